@@ -1,0 +1,54 @@
+/* The error record: set once, at the first fault; frames are added on the way up. */
+#include "kernels/base/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+const char *mk_status_name(mk_status status) {
+  switch (status) {
+    case MK_OK: return "ok";
+    case MK_ERR_ARG: return "argument";
+    case MK_ERR_CONFIG: return "config";
+    case MK_ERR_MEMORY: return "memory";
+    case MK_ERR_IO: return "io";
+    case MK_ERR_FORMAT: return "format";
+    case MK_ERR_DEVICE: return "device";
+    case MK_ERR_COMM: return "comm";
+    case MK_ERR_TIMEOUT: return "timeout";
+    case MK_ERR_UNSUPPORTED: return "unsupported";
+    case MK_ERR_MISMATCH: return "mismatch";
+    case MK_ERR_NUMERIC: return "numeric";
+    case MK_ERR_INTERRUPTED: return "interrupted";
+  }
+  return "unknown";
+}
+
+static void frame_add(mk_error *error, const char *file, int line) {
+  if (error->n_frames < MK_MAX_FRAMES) {
+    error->frames[error->n_frames].file = file;
+    error->frames[error->n_frames].line = line;
+    error->n_frames += 1;
+  }
+}
+
+mk_status mk_fail(mk_context *ctx, mk_status status, const char *file, int line, const char *fmt, ...) {
+  if (ctx->error.status != MK_OK) return status;
+  ctx->error.status = status;
+  va_list args;
+  va_start(args, fmt);
+  vsnprintf(ctx->error.message, sizeof ctx->error.message, fmt, args);
+  va_end(args);
+  frame_add(&ctx->error, file, line);
+  return status;
+}
+
+mk_status mk_trace(mk_context *ctx, mk_status status, const char *file, int line) {
+  frame_add(&ctx->error, file, line);
+  return status;
+}
+
+void mk_error_clear(mk_context *ctx) {
+  ctx->error.status = MK_OK;
+  ctx->error.message[0] = '\0';
+  ctx->error.n_frames = 0;
+}

@@ -1,0 +1,46 @@
+/* Arenas: one device block of one category, laid out in two passes over the same code.
+ *
+ *   mk_arena arena = mk_arena_make(dev, MK_MEM_ACTIVATIONS);
+ *   layout(&arena, &buffers);             first pass: tensors get shapes, no memory; the arena sums bytes
+ *   MK_TRY(ctx, mk_arena_commit(&arena)); one allocation
+ *   layout(&arena, &buffers);             second pass: the same tensors get their addresses
+ *
+ * so that planned bytes and allocated bytes are one number. In simulation the second pass leaves data NULL. */
+#ifndef KERNELS_DEVICE_ARENA_H
+#define KERNELS_DEVICE_ARENA_H
+
+#include "kernels/device/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct mk_arena {
+  mk_device *dev;
+  mk_memory category;
+  char *base;         /* NULL until committed */
+  size_t used_bytes;  /* of the running pass */
+  size_t peak_bytes;  /* highest use of the first pass, what commit allocates */
+  bool committed;
+} mk_arena;
+
+mk_arena mk_arena_make(mk_device *dev, mk_memory category);
+
+/* Gives `t` (shape set) its place; 64-byte aligned. Absent tensors are left alone. */
+void mk_arena_place(mk_arena *arena, mk_tensor *t);
+
+/* Current position, and going back to it: tensors placed after a mark are dead after the reset (scratch). */
+size_t mk_arena_mark(const mk_arena *arena);
+void mk_arena_reset(mk_arena *arena, size_t mark);
+
+/* Ends the first pass: allocates peak_bytes and starts the second pass at 0. */
+mk_status mk_arena_commit(mk_arena *arena);
+
+/* Returns the memory; the arena may be laid out again. Legal on a zeroed or uncommitted arena. */
+void mk_arena_release(mk_arena *arena);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

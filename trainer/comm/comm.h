@@ -1,0 +1,115 @@
+/* The communication seam: ranks, groups, collectives, point to point and windows.
+ *
+ * Every call takes a stream and keeps its order (NCCL semantics): the host does not wait, buffers must stay valid
+ * until the stream has passed. One communicator per purpose; all ranks issue the calls of one communicator in the same
+ * order. Backends: `self` (one rank), `mpi`, `nccl`, `sim`, and `trace`, which wraps any of them and writes the list
+ * (op, purpose, shape, bytes). Counts are elements, 64-bit; the MPI backend cuts calls above INT_MAX into chunks. */
+#ifndef TRAINER_COMM_COMM_H
+#define TRAINER_COMM_COMM_H
+
+#include "kernels/device/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct mt_comm mt_comm;
+typedef struct mt_window mt_window;
+
+typedef enum mt_reduce { MT_SUM, MT_MAX } mt_reduce;
+
+enum { MT_MAX_RANKS = 1024 };
+
+typedef struct mt_comm_ops {
+  const char *name;
+  /* recv = reduction over ranks of send; may be in place (send.data == recv.data) */
+  mk_status (*all_reduce)(mt_comm *comm, const mk_tensor *send, const mk_tensor *recv, mt_reduce op, mk_stream *s);
+  /* recv [size * n] gets every rank's send [n] in rank order; in place when send is the own slice of recv */
+  mk_status (*all_gather)(mt_comm *comm, const mk_tensor *send, const mk_tensor *recv, mk_stream *s);
+  /* recv [n] = own slice of the reduction of send [size * n]; in place when recv is the own slice of send */
+  mk_status (*reduce_scatter)(mt_comm *comm, const mk_tensor *send, const mk_tensor *recv, mt_reduce op, mk_stream *s);
+  /* equal counts: n / size elements to and from each rank */
+  mk_status (*all_to_all)(mt_comm *comm, const mk_tensor *send, const mk_tensor *recv, mk_stream *s);
+  /* rows of `send` [rows,D]: send_rows[r] rows go to rank r, in order; recv_rows[r] rows come from r. Host counts. */
+  mk_status (*all_to_all_v)(mt_comm *comm, const mk_tensor *send, const int64_t *send_rows, const mk_tensor *recv,
+                            const int64_t *recv_rows, mk_stream *s);
+  mk_status (*broadcast)(mt_comm *comm, const mk_tensor *buffer, int root, mk_stream *s);
+  mk_status (*send)(mt_comm *comm, const mk_tensor *buffer, int peer, mk_stream *s);
+  mk_status (*recv)(mt_comm *comm, const mk_tensor *buffer, int peer, mk_stream *s);
+  mk_status (*barrier)(mt_comm *comm, mk_stream *s);
+  /* calls between begin and end may progress together (send and recv of one exchange) */
+  mk_status (*group_begin)(mt_comm *comm);
+  mk_status (*group_end)(mt_comm *comm, mk_stream *s);
+  /* new communicator of the ranks with equal color, ordered by key; collective over comm */
+  mk_status (*split)(mt_comm *comm, int color, int key, const char *purpose, mt_comm **out);
+  /* `bytes` of memory per rank that peers can write; collective. Charged to MK_MEM_COMM of the device. */
+  mk_status (*window_create)(mt_comm *comm, mk_device *dev, size_t bytes, mt_window **out);
+  void (*window_destroy)(mt_window *window);
+  /* asynchronous faults so far; also notices dead peers where the backend can */
+  mk_status (*poll)(mt_comm *comm);
+  /* ends all ranks with the code; does not return where the backend can kill them */
+  void (*abort)(mt_comm *comm, int code);
+  void (*destroy)(mt_comm *comm);
+} mt_comm_ops;
+
+/* Base of every backend's communicator (first member). Read-only outside trainer/comm. */
+struct mt_comm {
+  const mt_comm_ops *ops;
+  mk_context *ctx;
+  const char *purpose;  /* "world", "dense", "expert", "ep", "pp"; a static string */
+  int rank, size;
+  int64_t calls;          /* communication calls so far (fault injection counts these) */
+  int64_t fail_at;        /* this call (1-based) fails with MK_ERR_COMM; 0 = never */
+  int64_t payload_bytes;  /* bytes this rank handed over so far, see mt_comm_payload */
+};
+
+/* Base of every backend's window. `peer_base[r]` is where rank r's memory can be written from here; NULL where the
+ * backend has no shared window (it then falls back inside itself). */
+struct mt_window {
+  mt_comm *comm;
+  mk_device *dev;
+  size_t bytes;
+  void *base;        /* own memory */
+  void **peer_base;  /* [size] */
+};
+
+/* Public calls: count, check shapes and forward. Contracts as in the table above. */
+mk_status mt_comm_all_reduce(mt_comm *comm, const mk_tensor *send, const mk_tensor *recv, mt_reduce op, mk_stream *s);
+mk_status mt_comm_all_gather(mt_comm *comm, const mk_tensor *send, const mk_tensor *recv, mk_stream *s);
+mk_status mt_comm_reduce_scatter(mt_comm *comm, const mk_tensor *send, const mk_tensor *recv, mt_reduce op,
+                                 mk_stream *s);
+mk_status mt_comm_all_to_all(mt_comm *comm, const mk_tensor *send, const mk_tensor *recv, mk_stream *s);
+mk_status mt_comm_all_to_all_v(mt_comm *comm, const mk_tensor *send, const int64_t *send_rows, const mk_tensor *recv,
+                               const int64_t *recv_rows, mk_stream *s);
+mk_status mt_comm_broadcast(mt_comm *comm, const mk_tensor *buffer, int root, mk_stream *s);
+mk_status mt_comm_send(mt_comm *comm, const mk_tensor *buffer, int peer, mk_stream *s);
+mk_status mt_comm_recv(mt_comm *comm, const mk_tensor *buffer, int peer, mk_stream *s);
+mk_status mt_comm_barrier(mt_comm *comm, mk_stream *s);
+mk_status mt_comm_group_begin(mt_comm *comm);
+mk_status mt_comm_group_end(mt_comm *comm, mk_stream *s);
+mk_status mt_comm_split(mt_comm *comm, int color, int key, const char *purpose, mt_comm **out);
+mk_status mt_comm_poll(mt_comm *comm);
+void mt_comm_abort(mt_comm *comm, int code);
+void mt_comm_destroy(mt_comm *comm); /* NULL is legal */
+
+mk_status mt_window_create(mt_comm *comm, mk_device *dev, size_t bytes, mt_window **out);
+void mt_window_destroy(mt_window *window); /* NULL is legal */
+
+/* World communicators. mt_comm_mpi_create initialises MPI (thread level MULTIPLE when the device is cpu_async) and
+ * finalises it when the world is destroyed. nccl needs the MPI world for its bootstrap. */
+mk_status mt_comm_self_create(mk_context *ctx, mt_comm **out);
+mk_status mt_comm_mpi_create(mk_context *ctx, bool threaded, mt_comm **out);
+mk_status mt_comm_nccl_create(mk_context *ctx, mt_comm *bootstrap, mk_device *dev, mt_comm **out);
+
+/* Wraps `inner` (owned by the trace from then on) and writes a line per call to `path`:
+ * op,purpose,dtype,count,bytes,size. Communicators split from a trace are traced into the same file. */
+mk_status mt_comm_trace_create(mk_context *ctx, mt_comm *inner, const char *path, mt_comm **out);
+
+/* True when the process was started by an MPI launcher with more than one rank. */
+bool mt_comm_mpi_launched(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
