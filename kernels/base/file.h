@@ -1,0 +1,24 @@
+/* Whole files in and out. Writing is atomic: a temporary name in the same folder, synced, then renamed. */
+#ifndef KERNELS_BASE_FILE_H
+#define KERNELS_BASE_FILE_H
+
+#include "kernels/base/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The file's bytes in a fresh heap block, NUL-terminated beyond `bytes`. MK_ERR_IO names the path and the cause. */
+mk_status mk_file_read(mk_context *ctx, const char *path, char **out, size_t *bytes);
+
+/* Replaces `path` by `bytes` of `data`; on failure (disk full, no permission) the old file is untouched. */
+mk_status mk_file_write(mk_context *ctx, const char *path, const void *data, size_t bytes);
+
+/* Creates a folder and its parents; an existing one is fine. */
+mk_status mk_folder_make(mk_context *ctx, const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

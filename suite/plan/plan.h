@@ -1,0 +1,45 @@
+/* A plan: the cases of one study at one scale, each with its resolved trainer config, what is expected of it and what
+ * is predicted. Pure: starts nothing, writes nothing. */
+#ifndef SUITE_PLAN_PLAN_H
+#define SUITE_PLAN_PLAN_H
+
+#include "suite/study/study.h"
+
+/* Rates of this machine, measured by `moemark sysinfo --peaks`; 0 = not measured (no absolute prediction then). */
+typedef struct ms_machine_rates {
+  double gemm_fp32_flops, gemm_bf16_flops; /* FLOP/s, all cores */
+  double bandwidth_bytes_per_s;
+  char kernel[MS_NAME_BYTES];              /* GEMM kernel chosen for bf16 */
+} ms_machine_rates;
+
+typedef struct ms_case {
+  char name[MS_LINE_BYTES];        /* "%experts=8 %stack=dist_opt" */
+  char hash[13];                   /* first 12 hex digits of the resolved config's SHA-256 */
+  char level[MS_MAX_FACTORS][MS_NAME_BYTES]; /* in factor order */
+  mt_config config;                /* resolved; what run.json will say */
+  char peer[MS_NAME_BYTES], peer_args[MS_LINE_BYTES];
+  const ms_expect_fail *expect;    /* NULL: must run */
+  size_t planned_bytes;            /* per rank, from the trainer's memory plan */
+  double predicted_tok_s;          /* NaN when rates are not measured */
+  double flop_token;
+} ms_case;
+
+typedef struct ms_plan {
+  const ms_study *study;
+  const ms_scale *scale;
+  ms_case *cases;
+  int n_cases;
+  ms_machine_rates rates;
+} ms_plan;
+
+/* Product of the factor levels minus exclusions; a factor sets only what `define` names (an int factor sets the key
+ * of its own name). Resolves ranks, ep, `memory_budget: scaled`; checks every config. Errors go to diag. */
+mk_status ms_plan_create(mk_context *ctx, const ms_study *study, const char *scale, const ms_machine_rates *rates,
+                         const ms_settings *overrides, ms_diagnostics *diag, ms_plan **out);
+void ms_plan_destroy(mk_context *ctx, ms_plan *plan);
+
+/* Evaluates a condition on a case's levels; int factors compare as numbers. Used by exclude, expect_fail and -E. */
+mk_status ms_condition_eval(mk_context *ctx, const ms_study *study, const ms_condition *condition, const ms_case *c,
+                            bool *out);
+
+#endif

@@ -1,0 +1,152 @@
+/* Everything that decides what a run computes, as one flat struct and one table of keys.
+ *
+ * The same keys stand in model files, in the `set:` of a study, in a run's resolved config (run.json) and behind
+ * `--set key=value`. mt_config_default() fills defaults; mt_config_set() parses, checks type and range;
+ * mt_config_check() checks what only several keys together can break. */
+#ifndef TRAINER_LAUNCH_CONFIG_H
+#define TRAINER_LAUNCH_CONFIG_H
+
+#include "kernels/ops/ops.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { MT_TEXT_BYTES = 512 };
+
+typedef enum mt_norm_placement { MT_NORM_REORDERED, MT_NORM_PERI, MT_NORM_PRE } mt_norm_placement;
+typedef enum mt_weight_scale { MT_WEIGHT_SCALE_ONE, MT_WEIGHT_SCALE_K } mt_weight_scale;
+typedef enum mt_lb_granularity { MT_LB_BATCH, MT_LB_INSTANCE } mt_lb_granularity;
+typedef enum mt_capacity_scope { MT_CAPACITY_RANK, MT_CAPACITY_EXPERT } mt_capacity_scope;
+typedef enum mt_shard { MT_SHARD_NONE, MT_SHARD_DDP, MT_SHARD_DIST_OPT, MT_SHARD_FSDP } mt_shard;
+typedef enum mt_grad_reduce { MT_GRAD_ALL_REDUCE, MT_GRAD_REDUCE_SCATTER } mt_grad_reduce;
+typedef enum mt_ep_transport { MT_EP_BLOCK, MT_EP_ROWWISE, MT_EP_DEEPEP_V2 } mt_ep_transport;
+typedef enum mt_precision { MT_FP32, MT_BF16, MT_MXFP8, MT_FP64 } mt_precision;
+typedef enum mt_recompute { MT_RECOMPUTE_NONE, MT_RECOMPUTE_SELECTIVE, MT_RECOMPUTE_FULL } mt_recompute;
+typedef enum mt_decay { MT_DECAY_ALL, MT_DECAY_NO_EMBEDDING, MT_DECAY_NO_NORM } mt_decay;
+typedef enum mt_data_kind { MT_DATA_RANDOM, MT_DATA_BYTES, MT_DATA_TENSORS } mt_data_kind;
+
+typedef struct mt_config {
+  /* model (suite/models/<model>.yaml sets all of these) */
+  char model[MT_TEXT_BYTES];
+  int64_t layers, dense_layers;  /* dense_layers: leading layers without routed experts */
+  int64_t d_model, heads, kv_heads, head_dim;
+  int64_t dense_hidden;          /* F of a dense layer */
+  int64_t experts, top_k, expert_hidden;
+  int64_t shared_hidden;         /* F of the shared expert; 0 = none */
+  int64_t vocab;
+  mt_norm_placement norm;
+  double norm_eps;
+  bool embed_norm;
+  double embed_scale;            /* 0 = sqrt(d_model) */
+  mk_qk_norm qk_norm;
+  double clip_qkv;
+  double rope_theta;
+  mk_gating gating;
+  bool norm_topk;                /* weights divided by their sum over K */
+  mt_weight_scale weight_scale;  /* then times 1 or K */
+  mk_lb_def lb_def;
+  mt_lb_granularity lb_granularity;
+  double lb_weight, router_z_weight, z_weight;
+  double capacity_factor;        /* rows per destination rank: ceil(factor*T*K); 0 = dropless */
+  mt_capacity_scope capacity_scope;
+  double init_std;
+  bool init_bf16;                /* initial values rounded to BF16, as Olmo-core draws them */
+
+  /* run */
+  int64_t ranks, ep, pp;         /* ep 0 = world */
+  mt_shard shard;
+  mt_grad_reduce grad_reduce;
+  double bucket_mib;
+  mt_ep_transport ep_transport;
+  int64_t seq_len;
+  int64_t rank_tokens;           /* tokens of one microbatch of one rank; a multiple of seq_len */
+  int64_t global_tokens;         /* tokens of one step over all ranks */
+  mt_precision precision;
+  mk_kernel kernel;
+  mk_routing routing;
+  mt_recompute recompute;
+  int64_t seed;
+  int64_t warmup_steps, steps;   /* measured steps follow the warm-up */
+  int64_t head_chunk;            /* tokens per chunk of LM head and loss; 0 = chosen */
+
+  /* optimizer */
+  double lr, lr_min_ratio;
+  mk_lr_schedule schedule;
+  int64_t lr_warmup_steps;
+  int64_t schedule_steps;        /* where the schedule ends; 0 = warmup_steps + steps */
+  double beta1, beta2, eps, weight_decay;
+  mt_decay decay;
+  double clip;                   /* 0 = none */
+  bool skip_step;
+  double skip_sigma;
+
+  /* data, weights, evaluation */
+  mt_data_kind data;
+  char data_path[MT_TEXT_BYTES];
+  double holdout;                /* last fraction of the data, kept for evaluation */
+  bool label_shift_inside;       /* labels are next tokens inside the window, last one ignored (Olmo-core); else every label counts */
+  int64_t eval_every, eval_tokens; /* 0 = never */
+  char weights_in[MT_TEXT_BYTES], weights_out[MT_TEXT_BYTES];
+
+  /* machine */
+  char device[64];
+  int64_t threads;               /* OpenMP threads of a rank; 0 = cores / ranks */
+  double memory_budget_mib;      /* per rank; 0 = none */
+  bool guard;
+  bool profile;
+  double time_limit_s;           /* stop after the step that passes it; 0 = none; the schedule then follows time */
+  double comm_timeout_s;
+  char trace[MT_TEXT_BYTES];     /* comm trace file; empty = none */
+} mt_config;
+
+typedef enum mt_key_type { MT_KEY_INT, MT_KEY_FLOAT, MT_KEY_BOOL, MT_KEY_ENUM, MT_KEY_TEXT } mt_key_type;
+
+typedef enum mt_key_group { MT_KEYS_MODEL, MT_KEYS_RUN, MT_KEYS_OPTIM, MT_KEYS_DATA, MT_KEYS_MACHINE } mt_key_group;
+
+typedef struct mt_key {
+  const char *name;
+  mt_key_type type;
+  mt_key_group group;
+  size_t offset;
+  double min, max;           /* numbers: inclusive range */
+  const char *const *words;  /* enum: NULL-terminated; number: one special word at [0] standing for special_value */
+  double special_value;
+  const char *help;          /* one line, with the unit */
+} mt_key;
+
+/* The table; *count entries. */
+const mt_key *mt_config_keys(size_t *count);
+
+/* Entry of a key, or NULL. */
+const mt_key *mt_config_key_find(const char *name);
+
+/* Known key with the smallest edit distance to `name`, for messages. Never NULL. */
+const char *mt_config_key_nearest(const char *name);
+
+mt_config mt_config_default(void);
+
+/* Parses `text` into the key. MK_ERR_CONFIG says key, value, type, range or words. cfg is unchanged on failure. */
+mk_status mt_config_set(mk_context *ctx, mt_config *cfg, const char *key, const char *text);
+
+/* Value of a key as text (round trip through mt_config_set). */
+void mt_config_get(const mt_config *cfg, const mt_key *key, char *text, size_t bytes);
+
+/* Checks combinations (divisibility, top_k <= experts, refused layouts ...). First problem as MK_ERR_CONFIG. */
+mk_status mt_config_check(mk_context *ctx, const mt_config *cfg);
+
+/* Reads and writes run.json: one flat JSON object of keys (cJSON). Unknown keys are errors with the nearest key. */
+mk_status mt_config_read(mk_context *ctx, const char *path, mt_config *cfg);
+mk_status mt_config_write(mk_context *ctx, const char *path, const mt_config *cfg);
+
+/* EP size with 0 resolved, and derived counts. */
+int64_t mt_config_ep(const mt_config *cfg);
+int64_t mt_config_dp(const mt_config *cfg);            /* data-parallel ranks of one stage: ranks / pp */
+int64_t mt_config_microbatches(const mt_config *cfg);  /* per rank and step */
+int64_t mt_config_moe_layers(const mt_config *cfg);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

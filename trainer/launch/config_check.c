@@ -1,0 +1,89 @@
+/* Combinations of keys: what only several keys together can break, each refusal with its reason. */
+#include <string.h>
+
+#include "trainer/launch/config.h"
+
+static mk_status check_model(mk_context *ctx, const mt_config *c) {
+  MK_CHECK(ctx, c->dense_layers <= c->layers, MK_ERR_CONFIG, "dense_layers: %lld is more than layers %lld",
+           (long long)c->dense_layers, (long long)c->layers);
+  MK_CHECK(ctx, c->dense_layers == 0 || c->dense_hidden > 0, MK_ERR_CONFIG,
+           "dense_hidden: must be set where dense_layers is %lld", (long long)c->dense_layers);
+  MK_CHECK(ctx, c->heads % c->kv_heads == 0, MK_ERR_CONFIG, "kv_heads: %lld does not divide heads %lld",
+           (long long)c->kv_heads, (long long)c->heads);
+  MK_CHECK(ctx, c->head_dim % 2 == 0, MK_ERR_CONFIG, "head_dim: %lld is odd; RoPE turns pairs", (long long)c->head_dim);
+  MK_CHECK(ctx, c->top_k <= c->experts, MK_ERR_CONFIG, "top_k: %lld is more than experts %lld", (long long)c->top_k,
+           (long long)c->experts);
+  MK_CHECK(ctx, c->lb_def != MK_LB_HF || c->lb_granularity == MT_LB_BATCH, MK_ERR_CONFIG,
+           "lb_granularity: the hf definition pools the batch; instance is an olmo option");
+  MK_CHECK(ctx, c->capacity_scope == MT_CAPACITY_RANK || c->capacity_factor == 0, MK_ERR_UNSUPPORTED,
+           "capacity_scope: expert is not built yet; use rank, the pool of Olmo-core 3");
+  return MK_OK;
+}
+
+static mk_status check_layout(mk_context *ctx, const mt_config *c) {
+  MK_CHECK(ctx, c->ranks % c->pp == 0, MK_ERR_CONFIG, "pp: %lld does not divide ranks %lld", (long long)c->pp,
+           (long long)c->ranks);
+  int64_t dp = mt_config_dp(c);
+  int64_t ep = mt_config_ep(c);
+  MK_CHECK(ctx, dp % ep == 0, MK_ERR_CONFIG, "ep: %lld does not divide the %lld data-parallel ranks (ranks / pp)",
+           (long long)ep, (long long)dp);
+  MK_CHECK(ctx, ep <= c->experts, MK_ERR_CONFIG, "ep: %lld ranks but only %lld experts; each rank owns at least one",
+           (long long)ep, (long long)c->experts);
+  MK_CHECK(ctx, c->experts % ep == 0, MK_ERR_CONFIG, "ep: %lld does not divide experts %lld", (long long)ep,
+           (long long)c->experts);
+  MK_CHECK(ctx, c->shard != MT_SHARD_NONE || dp == ep, MK_ERR_CONFIG,
+           "shard: none reduces no gradient, but the layout has %lld data-parallel ranks; use ddp or dist_opt",
+           (long long)dp);
+  MK_CHECK(ctx, c->shard != MT_SHARD_NONE || dp == 1, MK_ERR_CONFIG,
+           "shard: none leaves dense gradients of %lld ranks apart; use ddp or dist_opt", (long long)dp);
+  return MK_OK;
+}
+
+static mk_status check_batch(mk_context *ctx, const mt_config *c) {
+  int64_t dp = mt_config_dp(c);
+  MK_CHECK(ctx, c->rank_tokens % c->seq_len == 0, MK_ERR_CONFIG, "rank_tokens: %lld is not a multiple of seq_len %lld",
+           (long long)c->rank_tokens, (long long)c->seq_len);
+  MK_CHECK(ctx, c->rank_tokens <= INT32_MAX / c->top_k, MK_ERR_CONFIG,
+           "rank_tokens: %lld x top_k %lld exceeds 2^31 routes of a microbatch", (long long)c->rank_tokens,
+           (long long)c->top_k);
+  MK_CHECK(ctx, c->global_tokens % (c->rank_tokens * dp) == 0, MK_ERR_CONFIG,
+           "global_tokens: %lld is not a multiple of rank_tokens %lld x %lld data-parallel ranks = %lld",
+           (long long)c->global_tokens, (long long)c->rank_tokens, (long long)dp, (long long)(c->rank_tokens * dp));
+  MK_CHECK(ctx, c->eval_tokens % c->seq_len == 0, MK_ERR_CONFIG, "eval_tokens: %lld is not a multiple of seq_len %lld",
+           (long long)c->eval_tokens, (long long)c->seq_len);
+  MK_CHECK(ctx, !c->label_shift_inside || c->seq_len >= 2, MK_ERR_CONFIG,
+           "seq_len: 1 leaves no label where the last position is ignored");
+  return MK_OK;
+}
+
+static mk_status check_data(mk_context *ctx, const mt_config *c) {
+  MK_CHECK(ctx, c->data == MT_DATA_RANDOM || c->data_path[0] != '\0', MK_ERR_CONFIG,
+           "data_path: must name a file where data is not random");
+  MK_CHECK(ctx, c->data != MT_DATA_BYTES || c->vocab >= 256, MK_ERR_CONFIG,
+           "vocab: %lld is too small for byte tokens, which need 256", (long long)c->vocab);
+  MK_CHECK(ctx, c->eval_tokens == 0 || c->data != MT_DATA_BYTES || c->holdout > 0, MK_ERR_CONFIG,
+           "holdout: must be above 0 where eval_tokens is set, so that evaluation sees text that training does not");
+  return MK_OK;
+}
+
+/* Options that the key table knows but this version cannot run; the words stay so that messages can name them. */
+static mk_status check_built(mk_context *ctx, const mt_config *c) {
+  MK_CHECK(ctx, c->pp == 1, MK_ERR_UNSUPPORTED, "pp: pipeline parallelism is not built yet; use 1");
+  MK_CHECK(ctx, c->shard != MT_SHARD_FSDP, MK_ERR_UNSUPPORTED, "shard: fsdp is not built yet; use ddp or dist_opt");
+  MK_CHECK(ctx, mt_config_ep(c) == 1 || c->ep_transport == MT_EP_BLOCK, MK_ERR_UNSUPPORTED,
+           "ep_transport: only block is built yet");
+  MK_CHECK(ctx, c->precision != MT_MXFP8, MK_ERR_UNSUPPORTED, "precision: mxfp8 is not built yet; use bf16 or fp32");
+  MK_CHECK(ctx, c->recompute == MT_RECOMPUTE_NONE, MK_ERR_UNSUPPORTED, "recompute: only none is built yet");
+  MK_CHECK(ctx, c->routing != MK_ROUTING_REPLAY, MK_ERR_UNSUPPORTED, "routing: replay is a test mode of the trainer library");
+  MK_CHECK(ctx, c->precision != MT_FP64 || strcmp(c->device, "ref") == 0, MK_ERR_UNSUPPORTED,
+           "precision: fp64 runs on the reference device only (device: ref), not on %s", c->device);
+  return MK_OK;
+}
+
+mk_status mt_config_check(mk_context *ctx, const mt_config *cfg) {
+  MK_TRY(ctx, check_model(ctx, cfg));
+  MK_TRY(ctx, check_layout(ctx, cfg));
+  MK_TRY(ctx, check_batch(ctx, cfg));
+  MK_TRY(ctx, check_data(ctx, cfg));
+  return check_built(ctx, cfg);
+}

@@ -1,0 +1,62 @@
+/* What a run tells the outside: one JSON object a line in <out>/records.jsonl, written by rank 0 and flushed at once.
+ * The suite reads these lines and nothing else. Readers ignore unknown keys; writers never rename one.
+ *
+ * {"schema":"moemark/record/1","type":"start","ranks":2,"device":"cpu","describe":"...","kernel":"native|widened|fp32",
+ *  "isa":"...","library":"oneDNN 2.6.3","threads":1,"params_total":N,"params_active":N,"flop_token":F,
+ *  "flops_convention":"olmo_core_3_ddp","planned_bytes":{"params":..,"grads":..,"optim":..,"activations":..,"comm":..,
+ *  "workspace":..}}                                                        after planning, before step 1
+ * {"type":"step","step":1,"time_s":..,"time_median_s":..,"compute_max_s":..,"compute_median_s":..,"tokens":..,
+ *  "loss":..,"ce":..,"z":..,"lb_mean":..,"rz":..,"grad_norm":..,"lr":..,"skipped":0,"drop_rate":..,"imbalance":..,
+ *  "host_waits":..,"wire_bytes":..,"device_allocs":..}                      one a step; time_s = max over ranks;
+ *                          loss = ce + z + weighted lb + weighted rz; lb_mean = unweighted, mean over MoE layers
+ * {"type":"eval","step":10,"time_s":..,"tokens":..,"loss":..}               held-out cross-entropy, nat per token;
+ *                          time_s since the first step began
+ * {"type":"op","name":"linear_fwd","calls":..,"time_s":..,"bound_s":..,"flops":..,"bytes":..}   profile mode, rank 0
+ * {"type":"end","status":"ok|oom|nonfinite|config|io|format|comm|timeout|interrupted|error","code":0,"message":"",
+ *  "steps":..,"time_s":..,"peak_bytes":{same categories},"peak_total_bytes":..,"reserved_bytes":..(VmHWM, max over
+ *  ranks),"host_waits_step":..,"wire_bytes_step":..,"bound_s":..(of one step, profile mode)}  always last;
+ *                          a file without it belongs to a run that was killed */
+#ifndef TRAINER_STEP_RECORD_H
+#define TRAINER_STEP_RECORD_H
+
+#include "kernels/ops/ops.h"
+#include "trainer/launch/config.h"
+
+typedef struct mt_recorder mt_recorder;
+
+/* What the start line says; filled by the step loop after planning. */
+typedef struct mt_run_info {
+  int ranks;
+  const char *describe;  /* mk_device_describe */
+  int64_t params_total, params_active;
+  double flop_token;     /* Olmo-core 3 convention */
+  size_t planned_bytes[MK_MEM_COUNT];
+} mt_run_info;
+
+typedef struct mt_step_times {
+  double time_s, time_median_s;        /* over ranks: max, median */
+  double compute_max_s, compute_median_s;
+  int64_t host_waits, wire_bytes, device_allocs;
+} mt_step_times;
+
+typedef struct mt_run_end {
+  mk_status status;
+  int exit_code;
+  const char *message;
+  int64_t steps;
+  double time_s;
+  size_t peak_bytes[MK_MEM_COUNT];
+  size_t peak_total_bytes, reserved_bytes;
+  double host_waits_step, wire_bytes_step, bound_s;
+} mt_run_end;
+
+/* Creates <folder>/records.jsonl (exclusively) and writes every line below. folder NULL: records go nowhere. */
+mk_status mt_recorder_create(mk_context *ctx, const char *folder, mt_recorder **out);
+mk_status mt_recorder_start(mt_recorder *rec, const mt_config *cfg, const mt_run_info *info);
+mk_status mt_recorder_step(mt_recorder *rec, const mt_config *cfg, const mk_step_log *log, const mt_step_times *times);
+mk_status mt_recorder_eval(mt_recorder *rec, int64_t step, double time_s, int64_t tokens, double loss);
+mk_status mt_recorder_op(mt_recorder *rec, const char *name, const mk_op_stats *stats, double bound_s);
+mk_status mt_recorder_end(mt_recorder *rec, const mt_run_end *end);
+void mt_recorder_destroy(mt_recorder *rec);
+
+#endif
