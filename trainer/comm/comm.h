@@ -1,9 +1,12 @@
 /* The communication seam: ranks, groups, collectives, point to point and windows.
  *
  * Every call takes a stream and keeps its order (NCCL semantics): the host does not wait, buffers must stay valid
- * until the stream has passed. One communicator per purpose; all ranks issue the calls of one communicator in the same
- * order. Backends: `self` (one rank), `mpi`, `nccl`, `sim`, and `trace`, which wraps any of them and writes the list
- * (op, purpose, shape, bytes). Counts are elements, 64-bit; the MPI backend cuts calls above INT_MAX into chunks. */
+ * until the stream has passed; host row counts are copied at the call. One communicator per purpose, used from one
+ * stream at a time; all ranks issue the calls of one communicator in the same order. Backends: `self` (one rank),
+ * `mpi`, `nccl`, `sim`, and `trace`, which wraps any of them and writes the list (op, purpose, count, bytes). Counts
+ * are elements, 64-bit; the MPI backend cuts messages above INT_MAX bytes into pieces. Zero counts are legal.
+ * Reductions take f32, bf16 (summed in FP32), f64, i32, i64; on CPU ranks are added in rank order, so that reruns and
+ * all_reduce against reduce_scatter + all_gather give the same bits. */
 #ifndef TRAINER_COMM_COMM_H
 #define TRAINER_COMM_COMM_H
 
@@ -28,7 +31,7 @@ typedef struct mt_comm_ops {
   mk_status (*all_gather)(mt_comm *comm, const mk_tensor *send, const mk_tensor *recv, mk_stream *s);
   /* recv [n] = own slice of the reduction of send [size * n]; in place when recv is the own slice of send */
   mk_status (*reduce_scatter)(mt_comm *comm, const mk_tensor *send, const mk_tensor *recv, mt_reduce op, mk_stream *s);
-  /* equal counts: n / size elements to and from each rank */
+  /* equal counts: n / size elements to and from each rank; send and recv are different memory, here and below */
   mk_status (*all_to_all)(mt_comm *comm, const mk_tensor *send, const mk_tensor *recv, mk_stream *s);
   /* rows of `send` [rows,D]: send_rows[r] rows go to rank r, in order; recv_rows[r] rows come from r. Host counts. */
   mk_status (*all_to_all_v)(mt_comm *comm, const mk_tensor *send, const int64_t *send_rows, const mk_tensor *recv,
@@ -37,10 +40,11 @@ typedef struct mt_comm_ops {
   mk_status (*send)(mt_comm *comm, const mk_tensor *buffer, int peer, mk_stream *s);
   mk_status (*recv)(mt_comm *comm, const mk_tensor *buffer, int peer, mk_stream *s);
   mk_status (*barrier)(mt_comm *comm, mk_stream *s);
-  /* calls between begin and end may progress together (send and recv of one exchange) */
+  /* sends and recvs between begin and end progress together, on the stream given to end (all of them on that one);
+   * other calls inside a group are not held back */
   mk_status (*group_begin)(mt_comm *comm);
   mk_status (*group_end)(mt_comm *comm, mk_stream *s);
-  /* new communicator of the ranks with equal color, ordered by key; collective over comm */
+  /* new communicator of the ranks with equal color (>= 0), ordered by key; collective over comm */
   mk_status (*split)(mt_comm *comm, int color, int key, const char *purpose, mt_comm **out);
   /* `bytes` of memory per rank that peers can write; collective. Charged to MK_MEM_COMM of the device. */
   mk_status (*window_create)(mt_comm *comm, mk_device *dev, size_t bytes, mt_window **out);
@@ -56,15 +60,17 @@ typedef struct mt_comm_ops {
 struct mt_comm {
   const mt_comm_ops *ops;
   mk_context *ctx;
-  const char *purpose;  /* "world", "dense", "expert", "ep", "pp"; a static string */
+  const char *purpose;  /* "world", "dense", "expert", "ep", "pp", "pp_back"; a static string */
   int rank, size;
   int64_t calls;          /* communication calls so far (fault injection counts these) */
   int64_t fail_at;        /* this call (1-based) fails with MK_ERR_COMM; 0 = never */
-  int64_t payload_bytes;  /* bytes this rank handed over so far, see mt_comm_payload */
+  int64_t payload_bytes;  /* bytes this rank handed over so far: of each call the bytes of `send` (the own part
+                             included), of all_to_all_v the rows sent, of broadcast the buffer at the root only,
+                             of recv and barrier none */
 };
 
-/* Base of every backend's window. `peer_base[r]` is where rank r's memory can be written from here; NULL where the
- * backend has no shared window (it then falls back inside itself). */
+/* Base of every backend's window. `peer_base[r]` is where rank r's memory can be written from here (r = own rank: base);
+ * NULL for the peers where the backend has no shared window. A barrier on the stream makes written rows visible. */
 struct mt_window {
   mt_comm *comm;
   mk_device *dev;
@@ -90,19 +96,29 @@ mk_status mt_comm_group_end(mt_comm *comm, mk_stream *s);
 mk_status mt_comm_split(mt_comm *comm, int color, int key, const char *purpose, mt_comm **out);
 mk_status mt_comm_poll(mt_comm *comm);
 void mt_comm_abort(mt_comm *comm, int code);
-void mt_comm_destroy(mt_comm *comm); /* NULL is legal */
+void mt_comm_destroy(mt_comm *comm); /* collective; streams must have passed its calls; NULL is legal */
 
 mk_status mt_window_create(mt_comm *comm, mk_device *dev, size_t bytes, mt_window **out);
-void mt_window_destroy(mt_window *window); /* NULL is legal */
+void mt_window_destroy(mt_window *window); /* collective; NULL is legal */
+bool mt_window_shared(const mt_window *window); /* every peer's memory can be written from here */
 
-/* World communicators. mt_comm_mpi_create initialises MPI (thread level MULTIPLE when the device is cpu_async) and
- * finalises it when the world is destroyed. nccl needs the MPI world for its bootstrap. */
+typedef struct mt_comm_mpi_config {
+  bool threaded;     /* streams run on threads (cpu_async): asks for MPI_THREAD_MULTIPLE */
+  double timeout_s;  /* a call without progress for so long fails with MK_ERR_TIMEOUT; 0 = wait for ever */
+} mt_comm_mpi_config;
+
+/* World communicators, purpose "world". mt_comm_mpi_create initialises MPI and finalises it when the world is
+ * destroyed; it sets ctx->rank. nccl needs the MPI world for its bootstrap. sim: the world of the simulation that
+ * `dev` belongs to. MK_ERR_UNSUPPORTED where this build has no such backend. */
 mk_status mt_comm_self_create(mk_context *ctx, mt_comm **out);
-mk_status mt_comm_mpi_create(mk_context *ctx, bool threaded, mt_comm **out);
+mk_status mt_comm_mpi_create(mk_context *ctx, const mt_comm_mpi_config *config, mt_comm **out);
 mk_status mt_comm_nccl_create(mk_context *ctx, mt_comm *bootstrap, mk_device *dev, mt_comm **out);
+mk_status mt_comm_sim_create(mk_context *ctx, mk_device *dev, mt_comm **out);
 
 /* Wraps `inner` (owned by the trace from then on) and writes a line per call to `path`:
- * op,purpose,dtype,count,bytes,size. Communicators split from a trace are traced into the same file. */
+ * op,purpose,dtype,count,bytes,size, after a header line; count is that of `send` (of the buffer for broadcast, send
+ * and recv) and bytes is what the call adds to payload_bytes. Communicators split from a trace are traced into the same
+ * file, which is complete when the last of them is destroyed. */
 mk_status mt_comm_trace_create(mk_context *ctx, mt_comm *inner, const char *path, mt_comm **out);
 
 /* True when the process was started by an MPI launcher with more than one rank. */

@@ -1,0 +1,61 @@
+/* The mesh of ranks: data parallel x expert parallel x pipeline, and one communicator per purpose.
+ *
+ *   dense mesh (pp, dp), row-major:             global rank = pp_rank * dp + dp_rank
+ *   MoE mesh (pp, ep_dp, ep), ep fastest:       dp_rank     = ep_dp_rank * ep + ep_rank
+ *
+ * so an EP group is `ep` consecutive ranks, and the ranks that hold the same experts have stride `ep`. This is the
+ * layout of Olmo-core 3.0.0 (olmo_core/distributed/parallel, train_module/transformer/ddp_train_module.py). */
+#ifndef TRAINER_COMM_MESH_H
+#define TRAINER_COMM_MESH_H
+
+#include "trainer/comm/comm.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct mt_mesh_config {
+  int ep;           /* ranks that share the experts of a layer */
+  int pp;           /* pipeline stages */
+  int64_t experts;  /* routed experts of a layer; 0 = dense model, which takes ep 1 only */
+} mt_mesh_config;
+
+/* Where one rank stands. */
+typedef struct mt_mesh_plan {
+  int world, rank;
+  int dp, dp_rank;        /* dense group: all ranks of the stage */
+  int ep, ep_rank;        /* owns experts [ep_rank * experts / ep, (ep_rank + 1) * experts / ep) */
+  int ep_dp, ep_dp_rank;  /* ranks holding the same experts */
+  int pp, pp_rank;
+} mt_mesh_plan;
+
+typedef enum mt_mesh_kind { MT_MESH_WORLD, MT_MESH_DENSE, MT_MESH_EXPERT, MT_MESH_EP, MT_MESH_PP } mt_mesh_kind;
+
+/* Pure. MK_ERR_CONFIG with the reason when the layout is illegal: pp must divide world, ep must divide world / pp,
+ * ep must divide experts. */
+mk_status mt_mesh_plan_make(mk_context *ctx, int world, int rank, const mt_mesh_config *config, mt_mesh_plan *out);
+
+/* Pure. Global ranks of the own group of this kind, ascending, into ranks [at most world]; returns their number. The own
+ * place in the list is dp_rank, ep_dp_rank, ep_rank or pp_rank. */
+int mt_mesh_group(const mt_mesh_plan *plan, mt_mesh_kind kind, int *ranks);
+
+/* One communicator per purpose; groups of one rank included, so that callers need no special case. */
+typedef struct mt_mesh {
+  mt_mesh_plan plan;
+  mt_comm *world;    /* borrowed */
+  mt_comm *dense;    /* "dense": gradients of everything but experts; the loss */
+  mt_comm *expert;   /* "expert": gradients of the experts (ep_dp) */
+  mt_comm *ep;       /* "ep": token exchange */
+  mt_comm *pp;       /* "pp": activations, to the next stage */
+  mt_comm *pp_back;  /* "pp_back": gradients, to the previous stage */
+} mt_mesh;
+
+/* Collective over world. */
+mk_status mt_mesh_create(mk_context *ctx, mt_comm *world, const mt_mesh_config *config, mt_mesh **out);
+void mt_mesh_destroy(mt_mesh *mesh); /* leaves world; NULL is legal */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
