@@ -21,8 +21,4 @@ mk_status mk_check_tensor(mk_stream *stream, const char *op, const char *name, c
 #define MK_CHECK_3D(stream, op, args, field, dtypes, d0, d1, d2) \
   MK_TRY((stream)->dev->ctx, mk_check_tensor((stream), (op), #field, &(args)->field, (dtypes), 3, (d0), (d1), (d2)))
 
-/* For cpu backends, which take f32 and bf16. */
-#define MK_REFUSE_F64(stream, op, tensor) \
-  MK_CHECK((stream)->dev->ctx, (tensor).dtype != MK_F64, MK_ERR_UNSUPPORTED, "%s: f64 runs on the ref device only", (op))
-
 #endif
