@@ -1,0 +1,71 @@
+/* Anonymous mappings. Pages are made resident at once with MADV_POPULATE_WRITE (Linux 5.14), or by touching each page
+ * where the kernel does not know it. Pages land on the NUMA node of the calling thread: bind ranks, not threads. */
+#include "kernels/base/pages.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { HUGE_BYTES = 2 << 20, POPULATE_WRITE = 23 /* MADV_POPULATE_WRITE, absent from older headers */ };
+
+static size_t page_bytes(void) { return (size_t)sysconf(_SC_PAGESIZE); }
+
+static size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+static size_t mapped_bytes(size_t bytes) { return round_up(bytes, bytes >= HUGE_BYTES ? HUGE_BYTES : page_bytes()); }
+
+static void *map_anonymous(size_t bytes) {
+  void *block = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return block == MAP_FAILED ? NULL : block;
+}
+
+/* Maps one huge page more than asked and gives back both ends, so that the rest starts on a huge page. */
+static void *map_huge(size_t bytes) {
+  char *raw = map_anonymous(bytes + HUGE_BYTES);
+  if (raw == NULL) return NULL;
+  size_t head = round_up((size_t)(uintptr_t)raw, HUGE_BYTES) - (size_t)(uintptr_t)raw;
+  if (head > 0) munmap(raw, head);
+  if (head < HUGE_BYTES) munmap(raw + head + bytes, HUGE_BYTES - head);
+  (void)madvise(raw + head, bytes, MADV_HUGEPAGE); /* a hint: refusal costs speed only */
+  return raw + head;
+}
+
+static bool make_resident(char *block, size_t bytes) {
+  if (madvise(block, bytes, POPULATE_WRITE) == 0) return true;
+  if (errno != EINVAL) return false;
+  for (size_t at = 0; at < bytes; at += page_bytes())
+    ((volatile char *)block)[at] = 0;
+  return true;
+}
+
+mk_status mk_pages_alloc(mk_context *ctx, size_t bytes, void **out) {
+  ctx->heap_calls += 1;
+  bool injected = ctx->heap_fail_at != 0 && ctx->heap_calls == ctx->heap_fail_at;
+  size_t mapped = mapped_bytes(bytes);
+  void *block = NULL;
+  if (!injected && mapped >= bytes) block = bytes >= HUGE_BYTES ? map_huge(mapped) : map_anonymous(mapped);
+  if (block != NULL && !make_resident(block, mapped)) {
+    munmap(block, mapped);
+    block = NULL;
+  }
+  MK_CHECK(ctx, block != NULL, MK_ERR_MEMORY, "out of memory: the machine could not give %zu bytes for a device block",
+           bytes);
+  ctx->heap_live += 1;
+  *out = block;
+  return MK_OK;
+}
+
+void mk_pages_free(mk_context *ctx, void *block, size_t bytes) {
+  if (block == NULL) return;
+  ctx->heap_live -= 1;
+  munmap(block, mapped_bytes(bytes));
+}
+
+mk_status mk_pages_protect(mk_context *ctx, void *block, size_t bytes, bool accessible) {
+  int failed = mprotect(block, mapped_bytes(bytes), accessible ? PROT_READ | PROT_WRITE : PROT_NONE);
+  MK_CHECK(ctx, failed == 0, MK_ERR_DEVICE, "mprotect of a device block of %zu bytes failed: %s", bytes,
+           strerror(errno));
+  return MK_OK;
+}
