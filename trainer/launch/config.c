@@ -1,12 +1,10 @@
 /* Defaults, parsing and printing of keys. Combination checks are in config_check.c, run.json in config_json.c. */
 #include "trainer/launch/config.h"
 
-#include <ctype.h>
-#include <errno.h>
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "kernels/base/text.h"
 
 mt_config mt_config_default(void) {
   return (mt_config){
@@ -31,51 +29,19 @@ const mt_key *mt_config_key_find(const char *name) {
   return NULL;
 }
 
-/* Levenshtein distance with one row; names longer than the row never match well anyway. */
-static int edit_distance(const char *a, const char *b) {
-  enum { LONGEST = 63 };
-  int row[LONGEST + 1];
-  int nb = (int)strnlen(b, LONGEST);
-  for (int j = 0; j <= nb; j++) row[j] = j;
-  for (int i = 1; a[i - 1] != '\0' && i <= LONGEST; i++) {
-    int diagonal = row[0];
-    row[0] = i;
-    for (int j = 1; j <= nb; j++) {
-      int cost = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      if (row[j] + 1 < cost) cost = row[j] + 1;
-      if (row[j - 1] + 1 < cost) cost = row[j - 1] + 1;
-      row[j] = cost;
-    }
-  }
-  return row[nb];
-}
-
 const char *mt_config_key_nearest(const char *name) {
   size_t count = 0;
   const mt_key *keys = mt_config_keys(&count);
   size_t best = 0;
-  int best_distance = edit_distance(name, keys[0].name);
+  int best_distance = mk_text_distance(name, keys[0].name);
   for (size_t i = 1; i < count; i++) {
-    int distance = edit_distance(name, keys[i].name);
+    int distance = mk_text_distance(name, keys[i].name);
     if (distance < best_distance) {
       best = i;
       best_distance = distance;
     }
   }
   return keys[best].name;
-}
-
-/* A whole decimal number; hex, inf, nan and trailing text are refused. */
-static bool parse_number(const char *text, bool whole, double *out) {
-  if (text[0] == '\0' || isspace((unsigned char)text[0])) return false;
-  if (strspn(text, whole ? "+-0123456789" : "+-0123456789.eE") != strlen(text)) return false;
-  char *end = NULL;
-  errno = 0;
-  double value = strtod(text, &end);
-  if (end == text || *end != '\0' || errno == ERANGE || !isfinite(value)) return false;
-  *out = value;
-  return true;
 }
 
 static mk_status set_number(mk_context *ctx, mt_config *cfg, const mt_key *key, const char *text) {
@@ -85,7 +51,7 @@ static mk_status set_number(mk_context *ctx, mt_config *cfg, const mt_key *key, 
   if (special) {
     value = key->special_value;
   } else {
-    MK_CHECK(ctx, parse_number(text, whole, &value), MK_ERR_CONFIG, "%s: '%s' is not a %s number%s%s", key->name, text,
+    MK_CHECK(ctx, mk_text_number(text, whole, &value), MK_ERR_CONFIG, "%s: '%s' is not a %s number%s%s", key->name, text,
              whole ? "whole" : "decimal", key->words != NULL ? " or the word " : "",
              key->words != NULL ? key->words[0] : "");
     MK_CHECK(ctx, value >= key->min && value <= key->max, MK_ERR_CONFIG, "%s: %s is out of range, allowed %.15g to %.15g",
