@@ -3,25 +3,29 @@
 #ifndef SUITE_PLAN_PLAN_H
 #define SUITE_PLAN_PLAN_H
 
+#include "suite/study/expr.h"
 #include "suite/study/study.h"
 
 /* Rates of this machine, measured by `moemark sysinfo --peaks`; 0 = not measured (no absolute prediction then). */
 typedef struct ms_machine_rates {
   double gemm_fp32_flops, gemm_bf16_flops; /* FLOP/s, all cores */
   double bandwidth_bytes_per_s;
-  char kernel[MS_NAME_BYTES];              /* GEMM kernel chosen for bf16 */
+  char kernel[MS_NAME_BYTES]; /* GEMM kernel chosen for bf16 */
 } ms_machine_rates;
 
 typedef struct ms_case {
-  char name[MS_LINE_BYTES];        /* "%experts=8 %stack=dist_opt" */
-  char hash[13];                   /* first 12 hex digits of the resolved config's SHA-256 */
+  char name[MS_LINE_BYTES];                  /* "%experts=8 %stack=dist_opt" */
+  char hash[13];                             /* first 12 hex digits of the resolved config's SHA-256 */
   char level[MS_MAX_FACTORS][MS_NAME_BYTES]; /* in factor order */
-  mt_config config;                /* resolved; what run.json will say */
+  mt_config config;                          /* resolved; what run.json will say */
   char peer[MS_NAME_BYTES], peer_args[MS_LINE_BYTES];
-  const ms_expect_fail *expect;    /* NULL: must run */
-  size_t planned_bytes;            /* per rank, from the trainer's memory plan */
-  double predicted_tok_s;          /* NaN when rates are not measured */
-  double flop_token;
+  const ms_expect_fail *expect;       /* NULL: must run */
+  size_t planned_bytes[MK_MEM_COUNT]; /* per rank, from the trainer's memory plan; 0 for a peer */
+  size_t planned_total_bytes;
+  double predicted_tok_s;              /* bound-based; NaN when rates are not measured, and for a peer */
+  double flop_token;                   /* Olmo-core 3 convention */
+  int64_t params_total, params_active; /* norms counted */
+  char unsupported[MS_LINE_BYTES];     /* why this build cannot run the case; empty: it can */
 } ms_case;
 
 typedef struct ms_plan {
@@ -37,6 +41,13 @@ typedef struct ms_plan {
 mk_status ms_plan_create(mk_context *ctx, const ms_study *study, const char *scale, const ms_machine_rates *rates,
                          const ms_settings *overrides, ms_diagnostics *diag, ms_plan **out);
 void ms_plan_destroy(mk_context *ctx, ms_plan *plan);
+
+/* The case that a metric of a claim means, or that has these levels (in factor order); NULL when there is none. */
+const ms_case *ms_plan_case_find(const ms_plan *plan, const ms_metric_ref *ref);
+const ms_case *ms_plan_case_at(const ms_plan *plan, const char (*level)[MS_NAME_BYTES]);
+
+/* Predicted tokens per second over all ranks of one machine: a bound, see predict.c. NaN when a rate is missing. */
+double ms_predict_tok_s(const mt_config *cfg, const ms_machine_rates *rates);
 
 /* Evaluates a condition on a case's levels; int factors compare as numbers. Used by exclude, expect_fail and -E. */
 mk_status ms_condition_eval(mk_context *ctx, const ms_study *study, const ms_condition *condition, const ms_case *c,

@@ -1,19 +1,18 @@
 /* A study file as a structure. One parse reads everything and reports all errors (file:line:col: error: message, with
- * the nearest known key); nothing is interpreted twice. Format: suite/README.md, example: experiments/expert-scaling. */
+ * the nearest known key); nothing is interpreted twice. Format: suite/README.md, example: experiments/expert-scaling.
+ */
 #ifndef SUITE_STUDY_STUDY_H
 #define SUITE_STUDY_STUDY_H
 
-#include "kernels/base/status.h"
+#include "suite/study/diagnostics.h"
+#include "suite/study/hash.h"
+#include "suite/study/paths.h"
 #include "trainer/launch/config.h"
 
-enum { MS_NAME_BYTES = 64, MS_LINE_BYTES = 512, MS_MAX_FACTORS = 8 };
+enum { MS_NAME_BYTES = 64, MS_LINE_BYTES = 512, MS_MAX_FACTORS = 8, MS_MAX_TAGS = 16, MS_MAX_PUBLISHED_CASES = 16 };
 
-/* Where a value stands in its file; line and column from 1. */
-typedef struct ms_place {
-  int line, col;
-} ms_place;
-
-/* key: value of the trainer, as written; checked against mt_config's keys while parsing. */
+/* key: value of the trainer, as written; checked against mt_config's keys while parsing. In a level's set `model` names
+ * a file of suite/models/ that is loaded before the other keys. */
 typedef struct ms_setting {
   char key[MS_NAME_BYTES];
   char value[MT_TEXT_BYTES];
@@ -33,13 +32,13 @@ typedef struct ms_factor {
   ms_place place;
 } ms_factor;
 
-/* What a level of a `level` factor sets. A `program` level runs a peer instead of the trainer (peer-cpu):
- * baselines/peers/<program>/run.sh with the arguments of `args`. */
+/* What a level of a `level` factor sets. A level with `peer` runs baselines/peers/<peer>/run.sh instead of our trainer,
+ * with the arguments of `args`, in which {factor} stands for the case's level of that factor. */
 typedef struct ms_level {
   char factor[MS_NAME_BYTES];
   char name[MS_NAME_BYTES];
   ms_settings set;
-  char peer[MS_NAME_BYTES];      /* empty: our trainer */
+  char peer[MS_NAME_BYTES]; /* empty: our trainer */
   char args[MS_LINE_BYTES];
   ms_place place;
 } ms_level;
@@ -65,11 +64,20 @@ typedef struct ms_factor_levels {
   char factor[MS_NAME_BYTES];
   char (*level)[MS_NAME_BYTES];
   int count;
+  ms_place place;
 } ms_factor_levels;
 
-typedef struct ms_bound {   /* accept: {C1: ">= 0.90"} */
+/* `memory_budget: scaled`: budget = published memory of a device x planned bytes of this case at this scale / planned
+ * bytes of the same case at the `published` scale. */
+typedef struct ms_memory_reference {
+  bool present;                              /* the scale says memory_budget: scaled */
+  char level[MS_MAX_FACTORS][MS_NAME_BYTES]; /* in factor order */
+  ms_place place;
+} ms_memory_reference;
+
+typedef struct ms_bound { /* accept: {C1: ">= 0.90"} */
   char claim[MS_NAME_BYTES];
-  char op[3];               /* ">=", "<=", ">", "<" */
+  char op[3]; /* ">=", "<=", ">", "<" */
   double value;
   ms_place place;
 } ms_bound;
@@ -77,23 +85,32 @@ typedef struct ms_bound {   /* accept: {C1: ">= 0.90"} */
 typedef struct ms_prediction {
   char claim[MS_NAME_BYTES];
   double value;
+  ms_place place;
 } ms_prediction;
 
 typedef struct ms_not_testable {
   char claim[MS_NAME_BYTES];
   char reason[MS_LINE_BYTES];
+  ms_place place;
 } ms_not_testable;
+
+/* published_case: our level -> level name in the published file */
+typedef struct ms_published_case {
+  char level[MS_NAME_BYTES], published[MS_NAME_BYTES];
+  ms_place place;
+} ms_published_case;
 
 typedef struct ms_measure {
   int64_t warmup_steps, steps, launches;
-  char order[MS_NAME_BYTES];  /* shuffled_blocks | sequential */
-  char stat[MS_NAME_BYTES];   /* tokens_over_time | median_step */
+  char order[MS_NAME_BYTES]; /* shuffled_blocks | sequential */
+  char stat[MS_NAME_BYTES];  /* tokens_over_time | median_step */
   double timeout_s;
 } ms_measure;
 
 typedef struct ms_scale {
-  char name[MS_NAME_BYTES];   /* smoke, local, published */
+  char name[MS_NAME_BYTES]; /* smoke, local, published */
   char model[MS_NAME_BYTES];
+  ms_place model_place;
   ms_settings set;
   char system[MS_NAME_BYTES]; /* empty = local */
   ms_factor_levels levels[MS_MAX_FACTORS];
@@ -109,10 +126,9 @@ typedef struct ms_scale {
   int n_accept;
   ms_not_testable *not_testable;
   int n_not_testable;
-  struct {                    /* published_case: our level -> level name in the published file */
-    char level[MS_NAME_BYTES], published[MS_NAME_BYTES];
-  } published_case[16];
+  ms_published_case published_case[MS_MAX_PUBLISHED_CASES];
   int n_published_case;
+  ms_memory_reference memory;
   ms_place place;
 } ms_scale;
 
@@ -120,12 +136,12 @@ typedef struct ms_metric_use {
   char name[MS_NAME_BYTES];
   char unit[MS_NAME_BYTES];
   bool lower_is_better, deterministic, gate;
-  double delta;               /* relevance threshold; 0 = not set */
+  double delta; /* relevance threshold; 0 = not set */
   ms_place place;
 } ms_metric_use;
 
 typedef struct ms_sanity {
-  char check[MS_NAME_BYTES];  /* loss_finite, params_total, rank_agreement, drop_rate */
+  char check[MS_NAME_BYTES]; /* loss_finite, params_total, rank_agreement, drop_rate */
   char of[MS_NAME_BYTES];
   char equals[MS_NAME_BYTES]; /* "published.params_total" or a number */
   double rel, abs, max;
@@ -134,24 +150,26 @@ typedef struct ms_sanity {
 } ms_sanity;
 
 typedef struct ms_contrast {
-  char id[MS_NAME_BYTES], factor[MS_NAME_BYTES], base[MS_NAME_BYTES], within[MS_NAME_BYTES], metric[MS_NAME_BYTES];
+  char id[MS_NAME_BYTES], factor[MS_NAME_BYTES], base[MS_NAME_BYTES];
+  char within[MS_NAME_BYTES]; /* factor along which the pairs are listed; empty: all others */
+  char metric[MS_NAME_BYTES];
   ms_place place;
 } ms_contrast;
 
 typedef struct ms_claim {
   char id[MS_NAME_BYTES];
   char says[MS_LINE_BYTES];
-  double published;           /* NaN when the source gives none */
-  char expr[MS_LINE_BYTES];   /* metric[factor=level,...] / metric[...] */
+  double published;         /* NaN when the source gives none */
+  char expr[MS_LINE_BYTES]; /* metric[factor=level,...] / metric[...] */
   ms_place place;
 } ms_claim;
 
 typedef struct ms_study {
-  char path[4096], folder[4096];
-  char sha256[65];            /* of the file's bytes */
+  char path[MS_PATH_BYTES], folder[MS_PATH_BYTES];
+  char sha256[MS_HASH_BYTES]; /* of the file's bytes */
   char id[MS_NAME_BYTES], title[MS_LINE_BYTES];
   char cite[MS_NAME_BYTES], where[MS_LINE_BYTES], url[MS_LINE_BYTES];
-  char tags[16][MS_NAME_BYTES];
+  char tags[MS_MAX_TAGS][MS_NAME_BYTES];
   int n_tags;
   ms_factor factors[MS_MAX_FACTORS];
   int n_factors;
@@ -167,25 +185,23 @@ typedef struct ms_study {
   int n_contrasts;
   ms_claim *claims;
   int n_claims;
-  char published_file[MS_LINE_BYTES];
+  char published_file[MS_PATH_BYTES]; /* resolved; empty: none */
   double published_tolerance;
   bool baseline_require;
   int64_t baseline_max_age_days;
   double budget_gpu_minutes;
 } ms_study;
 
-/* Where messages of a check go: one line each, already "file:line:col: error: text". */
-typedef struct ms_diagnostics {
-  char **line;
-  int count;
-} ms_diagnostics;
-
 /* Parses and checks `path`. All faults are added to `diag` (owned by the caller, ms_diagnostics_fini); with any fault
  * the result is MK_ERR_CONFIG and *out stays untouched. */
 mk_status ms_study_read(mk_context *ctx, const char *path, ms_diagnostics *diag, ms_study **out);
 void ms_study_destroy(mk_context *ctx, ms_study *study);
-void ms_diagnostics_fini(mk_context *ctx, ms_diagnostics *diag);
 
+/* By name; NULL or -1 when there is none. */
 const ms_scale *ms_study_scale_find(const ms_study *study, const char *name);
+int ms_study_factor_find(const ms_study *study, const char *name);
+const ms_level *ms_study_level_find(const ms_study *study, const char *factor, const char *name);
+const ms_claim *ms_study_claim_find(const ms_study *study, const char *id);
+const ms_metric_use *ms_study_metric_find(const ms_study *study, const char *name);
 
 #endif

@@ -1,0 +1,28 @@
+/* What goes to standard output: one table as aligned text, CSV (RFC 4180 with LF) or a JSON array of objects, and plain
+ * lines. Nothing else in the suite writes there. */
+#ifndef SUITE_CLI_OUT_H
+#define SUITE_CLI_OUT_H
+
+#include "kernels/base/status.h"
+
+typedef enum ms_format { MS_FORMAT_TABLE, MS_FORMAT_CSV, MS_FORMAT_JSON } ms_format;
+
+typedef struct ms_table ms_table;
+
+/* False for an unknown word. */
+bool ms_format_parse(const char *text, ms_format *out);
+
+/* A table with these column names. */
+mk_status ms_table_create(mk_context *ctx, int n_columns, const char *const *columns, ms_table **out);
+void ms_table_destroy(mk_context *ctx, ms_table *table);
+
+/* Adds the next cell, row by row. An empty cell is a missing value. */
+mk_status ms_table_cell(mk_context *ctx, ms_table *table, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* Writes the table to standard output. MK_ERR_IO when it cannot be written (closed pipe, full disk). */
+mk_status ms_table_write(mk_context *ctx, const ms_table *table, ms_format format);
+
+/* One line of text to standard output. */
+mk_status ms_out_line(mk_context *ctx, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

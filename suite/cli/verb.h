@@ -1,0 +1,47 @@
+/* Verbs of the command line. A verb is one file verb_<name>.c with its argp and one function ms_verb_<name>; it has one
+ * line in the table of main.c. */
+#ifndef SUITE_CLI_VERB_H
+#define SUITE_CLI_VERB_H
+
+#include <argp.h>
+
+#include "suite/cli/out.h"
+#include "suite/exit_codes.h"
+#include "suite/plan/plan.h"
+
+typedef struct ms_verb {
+  const char *name;
+  const char *help;                                   /* one line */
+  int (*run)(mk_context *ctx, int argc, char **argv); /* argv[0] is "moemark <verb>"; returns the exit code */
+} ms_verb;
+
+int ms_verb_list(mk_context *ctx, int argc, char **argv);
+int ms_verb_check(mk_context *ctx, int argc, char **argv);
+int ms_verb_plan(mk_context *ctx, int argc, char **argv);
+
+/* Parses the environment first, then the command line: for every long option NAME of the argp the variable
+ * MOEMARK_<NAME> (upper case, '-' as '_') counts as --NAME=value before the first argument. An option without argument
+ * is switched on by 1 or true, left alone by 0, false or an empty text. Usage errors end the program with 2.
+ * MK_ERR_CONFIG names a variable whose value is wrong. */
+mk_status ms_cli_parse(mk_context *ctx, const struct argp *argp, int argc, char **argv, void *input);
+
+/* Options that several verbs share, as children of their argp (ms_common_argp). */
+typedef struct ms_common {
+  const char *scale; /* NULL: the verb's default */
+  const char *where; /* -E: condition over factors */
+  ms_format format;
+  ms_settings overrides; /* -S key=value; borrowed texts are copied */
+  mk_context *ctx;
+  mk_status st;
+} ms_common;
+
+extern const struct argp ms_common_argp; /* its input is an ms_common */
+void ms_common_fini(ms_common *common);
+
+/* Prints all lines of diag on stderr. */
+void ms_cli_diagnostics(const ms_diagnostics *diag);
+
+/* Prints ctx's error and gives the exit code that belongs to it. */
+int ms_cli_failed(mk_context *ctx);
+
+#endif

@@ -1,0 +1,46 @@
+/* Faults are kept sorted by place, so that checks may run in any order and the reader sees the file's order. */
+#include "suite/study/diagnostics.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "kernels/base/heap.h"
+
+static bool after(ms_place a, ms_place b) { return a.line > b.line || (a.line == b.line && a.col > b.col); }
+
+static mk_status insert(mk_context *ctx, ms_diagnostics *diag, char *line, ms_place place) {
+  size_t count = (size_t)diag->count + 1;
+  MK_TRY(ctx, mk_heap_resize(ctx, &diag->line, count * sizeof *diag->line));
+  MK_TRY(ctx, mk_heap_resize(ctx, &diag->place, count * sizeof *diag->place));
+  int at = diag->count;
+  for (; at > 0 && after(diag->place[at - 1], place); at--) {
+    diag->line[at] = diag->line[at - 1];
+    diag->place[at] = diag->place[at - 1];
+  }
+  diag->line[at] = line;
+  diag->place[at] = place;
+  diag->count += 1;
+  return MK_OK;
+}
+
+mk_status ms_diagnostics_add(mk_context *ctx, ms_diagnostics *diag, const char *path, ms_place place, const char *fmt,
+                             ...) {
+  char text[MK_MESSAGE_BYTES];
+  va_list args;
+  va_start(args, fmt);
+  vsnprintf(text, sizeof text, fmt, args);
+  va_end(args);
+  char *line = NULL;
+  MK_TRY(ctx, mk_heap_printf(ctx, &line, "%s:%d:%d: error: %s", path, place.line, place.col, text));
+  mk_status st = insert(ctx, diag, line, place);
+  if (st != MK_OK) mk_heap_free(ctx, line);
+  return st;
+}
+
+void ms_diagnostics_fini(mk_context *ctx, ms_diagnostics *diag) {
+  for (int i = 0; i < diag->count; i++)
+    mk_heap_free(ctx, diag->line[i]);
+  mk_heap_free(ctx, diag->line);
+  mk_heap_free(ctx, diag->place);
+  *diag = (ms_diagnostics){0};
+}
