@@ -1,0 +1,73 @@
+/* The lists as text, one table each: what a reader of the files sees is what stands here. "@factors" is where the
+ * study's own columns go. */
+#include "suite/record/schema.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+  const char *name; /* NULL: no schema column */
+  const char *columns;
+} SCHEMA[MS_CSV_KINDS] = {
+    [MS_CSV_RUNS] =
+        {"moemark/runs/1",
+         "schema,run_id,study,scale,case,kind,system,device_kind,devices,ranks,nodes,@factors,model,shard,ep,"
+         "ep_transport,pp,pp_schedule,recompute,precision,kernel,routing,capacity_factor,lb_def,launch,order,status,"
+         "seed,start_utc,warmup_steps,steps,time_s,tokens,tok_s,tok_s_gpu,step_ms_p50,step_ms_p95,step_ms_p99,"
+         "flop_token,mfu_olmo3_pct,mfu_peak_flops,bound_pct,peak_mem_gib,mem_params_gib,mem_grads_gib,mem_optim_gib,"
+         "mem_act_gib,mem_comm_gib,mem_work_gib,mem_reserved_gib,wire_bytes_step,host_waits_step,loss_last,drop_rate,"
+         "imbalance,straggler,not_steady,throttled,calibration,comparability,nodelist"},
+    [MS_CSV_STEPS] = {"moemark/steps/1",
+                      "schema,run_id,case,launch,step,rank_max_ms,rank_median_ms,tokens,loss,ce,z,lb_mean,rz,"
+                      "grad_norm,lr,skipped,drop_rate,imbalance"},
+    [MS_CSV_EVALS] = {"moemark/evals/1", "schema,run_id,case,launch,step,time_s,tokens,loss"},
+    [MS_CSV_SUMMARY] = {"moemark/summary/1",
+                        "schema,study,case,metric,unit,better,kind,n,n_failed,median,ci_lo,ci_hi,ci_pct,min,max,"
+                        "mad_pct,stat,predicted,ref,ref_kind,ref_ratio,bound,bound_pct,verdict"},
+    [MS_CSV_CONTRASTS] = {"moemark/contrasts/1",
+                          "schema,contrast,factor,base,case,base_case,metric,better,kind,n,n_base,ratio,lo,hi,"
+                          "published_ratio,label"},
+    [MS_CSV_CLAIMS] = {"moemark/claims/1", "schema,claim,published,value,lo,hi,accept,verdict,predicted,n,says,reason"},
+    [MS_CSV_FLOPS] = {"moemark/flops/1", "schema,case,convention,flop_token,mfu_pct"},
+    [MS_CSV_ACCEPTED] = {NULL,
+                         "case,metric,unit,better,n,median,ci_lo,ci_hi,delta,commit,date_utc,run_id,accepted_by,"
+                         "expect"},
+};
+
+enum { COLUMNS_MAX = 128, LIST_BYTES = 2048 };
+
+/* A factor named like a fixed column (precision, ep, ...) shares that column. */
+static bool is_fixed(ms_csv_kind kind, const char *name) {
+  const char *found = SCHEMA[kind].columns;
+  size_t bytes = strlen(name);
+  while ((found = strstr(found, name)) != NULL) {
+    bool starts = found == SCHEMA[kind].columns || found[-1] == ',';
+    if (starts && (found[bytes] == ',' || found[bytes] == '\0')) return true;
+    found += bytes;
+  }
+  return false;
+}
+
+const char *ms_schema_name(ms_csv_kind kind) { return SCHEMA[kind].name; }
+
+mk_status ms_schema_table(mk_context *ctx, ms_csv_kind kind, const char *const *factors, int n_factors, ms_csv **out) {
+  char list[LIST_BYTES];
+  const char *columns[COLUMNS_MAX];
+  int count = 0;
+  snprintf(list, sizeof list, "%s", SCHEMA[kind].columns);
+  char *rest = NULL;
+  for (char *name = strtok_r(list, ",", &rest); name != NULL; name = strtok_r(NULL, ",", &rest)) {
+    bool place = strcmp(name, "@factors") == 0;
+    MK_CHECK(ctx, count + (place ? n_factors : 1) <= COLUMNS_MAX, MK_ERR_ARG, "more than %d columns", COLUMNS_MAX);
+    if (!place) columns[count++] = name;
+    for (int i = 0; place && i < n_factors; i++) {
+      if (!is_fixed(kind, factors[i])) columns[count++] = factors[i];
+    }
+  }
+  return ms_csv_create(ctx, columns, count, out);
+}
+
+mk_status ms_schema_row_add(mk_context *ctx, ms_csv_kind kind, ms_csv *table) {
+  MK_TRY(ctx, ms_csv_row_add(ctx, table));
+  return SCHEMA[kind].name == NULL ? MK_OK : ms_csv_set(ctx, table, "schema", SCHEMA[kind].name);
+}
