@@ -11,16 +11,16 @@ extern "C" {
 #endif
 
 typedef struct mk_swiglu_fwd_args {
-  mk_tensor x;     /* [N,2F] */
-  mk_tensor rows;  /* optional i32 [1] */
-  mk_tensor y;     /* out [N,F] */
+  mk_tensor x;    /* [N,2F] */
+  mk_tensor rows; /* optional i32 [1] */
+  mk_tensor y;    /* out [N,F] */
 } mk_swiglu_fwd_args;
 
 typedef struct mk_swiglu_bwd_args {
-  mk_tensor dy;    /* [N,F] */
-  mk_tensor x;     /* [N,2F] */
-  mk_tensor rows;  /* optional i32 [1] */
-  mk_tensor dx;    /* out [N,2F]; may alias x */
+  mk_tensor dy;   /* [N,F] */
+  mk_tensor x;    /* [N,2F] */
+  mk_tensor rows; /* optional i32 [1] */
+  mk_tensor dx;   /* out [N,2F]; may alias x */
 } mk_swiglu_bwd_args;
 
 mk_status mk_swiglu_fwd(mk_stream *stream, const mk_swiglu_fwd_args *args);

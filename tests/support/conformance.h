@@ -1,0 +1,45 @@
+/* Conformance of ops: every kernel of a device against the reference kernel in FP64 on the same input values.
+ *
+ * A case is a function that makes its tensors on a bench and launches the op once. The driver runs it for each dtype,
+ * shape and variant: on `ref` with FP64 tensors for the expected values, then on cpu with 2, 1 and 3 threads, with
+ * guarded memory, and on cpu_async. Outputs must meet the error bound, and all cpu runs must give the same bits. */
+#ifndef TESTS_SUPPORT_CONFORMANCE_H
+#define TESTS_SUPPORT_CONFORMANCE_H
+
+#include "tests/support/bench.h"
+
+enum { TEST_MAX_SHAPES = 16 };
+
+/* NMSE that one rounding can reach: (half an ulp of the significand's lowest value)^2. */
+#define CONF_ROUND_BF16 1.6e-5
+#define CONF_ROUND_F32 3.6e-15
+
+typedef struct conf_point {
+  mk_dtype dtype; /* storage dtype of this run; the bench widens it on ref */
+  int64_t dim[4]; /* meaning belongs to the case */
+  int variant;    /* 0 .. variants-1: optional tensors, aliasing, modes */
+} conf_point;
+
+typedef struct conf_case {
+  const char *name;
+  mk_status (*launch)(test_bench *b, const conf_point *p);
+  int64_t shapes[TEST_MAX_SHAPES][4];
+  int n_shapes;
+  int variants;    /* 0 means 1 */
+  unsigned dtypes; /* MK_ONE_OF bits; 0 means f32 and bf16 */
+  double nmse_f32; /* bounds on sum (got-want)^2 / sum want^2 of every floating output; integers must be equal */
+  double nmse_bf16;
+  bool threads_matter; /* the header allows results that depend on the number of threads */
+  bool both_kernels;   /* also run with the widened GEMM, against the same bound */
+} conf_case;
+
+/* Runs one case over all its points; ends the test with op, shape, dtype, seed, index, expected and got. */
+void conf_check(const conf_case *c);
+
+/* In a test file: one Check loop test over a table of cases (CONF_TEST), and its registration. */
+#define CONF_TEST(cases) \
+  START_TEST(conformance) { conf_check(&(cases)[_i]); } \
+  END_TEST
+#define CONF_ADD(tcase, cases) tcase_add_loop_test((tcase), conformance, 0, (int)(sizeof(cases) / sizeof((cases)[0])))
+
+#endif
