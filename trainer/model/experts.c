@@ -1,0 +1,48 @@
+/* Routed experts on the rows that the exchange delivered: up|gate -> SwiGLU -> down, all local experts in one call.
+ * Weight gradients come before the data gradient, so that backends may let it overwrite the rows. */
+#include "trainer/model/model.h"
+
+static mk_tensor rows_valid(const mt_mlp *a) {
+  int64_t last = a->ep.offsets.dim[0] - 1; /* offsets[L] = number of rows */
+  return mk_tensor_slice(&a->ep.offsets, last, 1);
+}
+
+/* Where the experts write: straight into `returned` when nothing has to travel back. */
+static const mk_tensor *expert_output(const mt_model *m, const mt_mlp *a) {
+  return m->ep->ranks == 1 ? &a->ep.returned : &m->scratch.expert_out;
+}
+
+mk_status mt_experts_forward(mt_model *m, const mt_pass *p, mt_layer *l) {
+  mk_context *ctx = m->ctx;
+  mt_mlp *a = &l->mlp;
+  const mt_param *up = mt_params_find(&m->params, l->unit, MT_PARAM_EXPERT_UP_GATE);
+  const mt_param *down = mt_params_find(&m->params, l->unit, MT_PARAM_EXPERT_DOWN);
+  MK_TRY(ctx, mk_grouped_gemm_fwd(p->stream, &(mk_grouped_gemm_fwd_args){.x = a->ep.rows, .w = up->w,
+                                                                         .packed = up->packed, .offsets = a->ep.offsets,
+                                                                         .y = a->up_gate}));
+  MK_TRY(ctx, mk_swiglu_fwd(p->stream, &(mk_swiglu_fwd_args){.x = a->up_gate, .rows = rows_valid(a), .y = a->act}));
+  return mk_grouped_gemm_fwd(p->stream, &(mk_grouped_gemm_fwd_args){.x = a->act, .w = down->w, .packed = down->packed,
+                                                                    .offsets = a->ep.offsets,
+                                                                    .y = *expert_output(m, a)});
+}
+
+/* In: scratch.expert_d_out [N,D]. Out: scratch.expert_out [N,D] = gradient of the rows. */
+mk_status mt_experts_backward(mt_model *m, const mt_pass *p, mt_layer *l) {
+  mk_context *ctx = m->ctx;
+  mt_mlp *a = &l->mlp;
+  mt_scratch *w = &m->scratch;
+  mk_stream *s = p->stream;
+  const mt_param *up = mt_params_find(&m->params, l->unit, MT_PARAM_EXPERT_UP_GATE);
+  const mt_param *down = mt_params_find(&m->params, l->unit, MT_PARAM_EXPERT_DOWN);
+  MK_TRY(ctx, mk_grouped_gemm_wgrad(s, &(mk_grouped_gemm_wgrad_args){.dy = w->expert_d_out, .x = a->act,
+                                                                     .offsets = a->ep.offsets, .dw = down->grad}));
+  MK_TRY(ctx, mk_grouped_gemm_dgrad(s, &(mk_grouped_gemm_dgrad_args){.dy = w->expert_d_out, .w = down->w,
+                                                                     .packed = down->packed, .offsets = a->ep.offsets,
+                                                                     .dx = w->d_act}));
+  MK_TRY(ctx, mk_swiglu_bwd(s, &(mk_swiglu_bwd_args){.dy = w->d_act, .x = a->up_gate, .rows = rows_valid(a),
+                                                     .dx = w->d_up_gate}));
+  MK_TRY(ctx, mk_grouped_gemm_wgrad(s, &(mk_grouped_gemm_wgrad_args){.dy = w->d_up_gate, .x = a->ep.rows,
+                                                                     .offsets = a->ep.offsets, .dw = up->grad}));
+  return mk_grouped_gemm_dgrad(s, &(mk_grouped_gemm_dgrad_args){.dy = w->d_up_gate, .w = up->w, .packed = up->packed,
+                                                                .offsets = a->ep.offsets, .dx = w->expert_out});
+}

@@ -1,0 +1,113 @@
+/* The MLP branch: [norm] -> router, routed experts and shared expert (or the dense MLP) -> sum -> [norm].
+ * The out norm is applied to the sum of routed and shared, not to each (Olmo-core 3.0.0 olmo_core/nn/ddp/block.py). */
+#include "trainer/model/model.h"
+#include "trainer/model/norm.h"
+
+static const mk_tensor *branch_input(const mt_layer *l) {
+  return mk_tensor_present(&l->mlp.in) ? &l->mlp.in : &l->x_mid;
+}
+
+static bool has_shared(const mt_layer *l) { return mk_tensor_present(&l->mlp.shared_act); }
+
+/* y [T,D] = down(swiglu(up_gate(x))) of the shared expert or the dense MLP. */
+static mk_status shared_forward(mt_model *m, const mt_pass *p, mt_layer *l, const mk_tensor *x, const mk_tensor *y) {
+  mk_context *ctx = m->ctx;
+  mt_mlp *a = &l->mlp;
+  MK_TRY(ctx, mt_linear_forward(m, p, l->unit, MT_PARAM_SHARED_UP_GATE, x, &a->shared_up_gate));
+  MK_TRY(ctx, mk_swiglu_fwd(p->stream, &(mk_swiglu_fwd_args){.x = a->shared_up_gate, .y = a->shared_act}));
+  return mt_linear_forward(m, p, l->unit, MT_PARAM_SHARED_DOWN, &a->shared_act, y);
+}
+
+/* dx [T,D] = (add) + gradient through the shared expert or the dense MLP. */
+static mk_status shared_backward(mt_model *m, const mt_pass *p, mt_layer *l, const mk_tensor *x, const mk_tensor *dy,
+                                 const mk_tensor *add, const mk_tensor *dx) {
+  mk_context *ctx = m->ctx;
+  mt_mlp *a = &l->mlp;
+  mt_scratch *w = &m->scratch;
+  int64_t t = m->tokens, f = a->shared_act.dim[1];
+  mk_tensor d_act = mk_tensor_as_2d(&w->d_shared_act, t, f);
+  mk_tensor d_up_gate = mk_tensor_as_2d(&w->d_shared_up_gate, t, 2 * f);
+  MK_TRY(ctx, mt_linear_backward(m, p, l->unit, MT_PARAM_SHARED_DOWN, &a->shared_act, dy, NULL, &d_act));
+  MK_TRY(ctx, mk_swiglu_bwd(p->stream, &(mk_swiglu_bwd_args){.dy = d_act, .x = a->shared_up_gate, .dx = d_up_gate}));
+  return mt_linear_backward(m, p, l->unit, MT_PARAM_SHARED_UP_GATE, x, &d_up_gate, add, dx);
+}
+
+static mk_status routed_forward(mt_model *m, const mt_pass *p, mt_layer *l, const mk_tensor *x) {
+  mk_context *ctx = m->ctx;
+  mt_mlp *a = &l->mlp;
+  mk_tensor shared = {0};
+  if (has_shared(l)) {
+    shared = m->scratch.shared_out;
+    MK_TRY(ctx, shared_forward(m, p, l, x, &shared));
+  }
+  MK_TRY(ctx, mt_router_forward(m, p, l, x));
+  MK_TRY(ctx, m->ep->ops->dispatch(m->ep, p->stream, &a->ep, x, p->train ? &m->sums : &m->eval_sums));
+  MK_TRY(ctx, mt_experts_forward(m, p, l));
+  const mk_tensor *expert_out = m->ep->ranks == 1 ? &a->ep.returned : &m->scratch.expert_out;
+  return m->ep->ops->combine(m->ep, p->stream, &a->ep, expert_out, &shared, &a->out);
+}
+
+/* In: the stream and, with pre-norm, the attention branch still to be added. Out: x_out is where the next part finds
+ * the stream; *pending is the branch that it has to add (absent unless pre-norm). */
+mk_status mt_mlp_forward(mt_model *m, const mt_pass *p, mt_layer *l, mk_tensor *x_out, mk_tensor *pending) {
+  mk_context *ctx = m->ctx;
+  mt_mlp *a = &l->mlp;
+  bool pre = m->cfg->norm == MT_NORM_PRE;
+  if (mk_tensor_present(&a->in)) {
+    MK_TRY(ctx, mt_norm_in(m, p, l->unit, MT_PARAM_MLP_IN_NORM, pre ? &l->x : &l->x_mid, pre ? &l->attn.out : NULL,
+                           &l->x_mid, &a->in, &a->in_rstd));
+  }
+  if (l->moe < 0) {
+    MK_TRY(ctx, shared_forward(m, p, l, branch_input(l), &a->out));
+  } else {
+    MK_TRY(ctx, routed_forward(m, p, l, branch_input(l)));
+  }
+  *pending = (mk_tensor){0};
+  if (pre) {
+    *pending = a->out;
+    *x_out = l->x_mid;
+    return MK_OK;
+  }
+  return mt_norm_out(m, p, l->unit, MT_PARAM_MLP_OUT_NORM, &a->out, &l->x_mid, x_out, &a->out_rstd);
+}
+
+static mk_status routed_backward(mt_model *m, const mt_pass *p, mt_layer *l, const mk_tensor *dy, const mk_tensor *add,
+                                 mk_tensor *dx) {
+  mk_context *ctx = m->ctx;
+  mt_mlp *a = &l->mlp;
+  mt_scratch *w = &m->scratch;
+  const mk_tensor *x = branch_input(l);
+  MK_TRY(ctx, m->ep->ops->combine_backward(m->ep, p->stream, &a->ep, dy, &w->expert_d_out, &w->dweights));
+  MK_TRY(ctx, mt_experts_backward(m, p, l));
+  MK_TRY(ctx, m->ep->ops->dispatch_backward(m->ep, p->stream, &a->ep, &w->expert_out, add, dx));
+  if (has_shared(l)) MK_TRY(ctx, shared_backward(m, p, l, x, dy, dx, dx));
+  return mt_router_backward(m, p, l, x, dx, true);
+}
+
+/* In: scratch.dx = gradient of the layer's output stream. Out: scratch.dx = d x_mid. */
+mk_status mt_mlp_backward(mt_model *m, const mt_pass *p, mt_layer *l) {
+  mk_context *ctx = m->ctx;
+  mt_mlp *a = &l->mlp;
+  mt_scratch *w = &m->scratch;
+  const mk_tensor *dy = &w->dx;
+  mk_tensor none = {0};
+  if (m->cfg->norm != MT_NORM_PRE) {
+    MK_TRY(ctx, mt_norm_backward(m, p, l->unit, MT_PARAM_MLP_OUT_NORM, &a->out, &a->out_rstd, &w->dx, NULL,
+                                 &w->d_branch));
+    dy = &w->d_branch;
+  }
+  bool normed = mk_tensor_present(&a->in);
+  const mk_tensor *add = normed ? &none : &w->dx; /* without an in norm the stream's gradient joins here */
+  if (l->moe < 0) {
+    MK_TRY(ctx, shared_backward(m, p, l, branch_input(l), dy, add, &w->d_in));
+  } else {
+    MK_TRY(ctx, routed_backward(m, p, l, dy, add, &w->d_in));
+  }
+  if (normed) {
+    return mt_norm_backward(m, p, l->unit, MT_PARAM_MLP_IN_NORM, &l->x_mid, &a->in_rstd, &w->d_in, &w->dx, &w->dx);
+  }
+  mk_tensor swap = w->dx; /* d_in already holds the sum: exchange the buffers instead of copying */
+  w->dx = w->d_in;
+  w->d_in = swap;
+  return MK_OK;
+}

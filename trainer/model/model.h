@@ -1,0 +1,158 @@
+/* The decoder: blocks with hand-written forward and backward, one file a part.
+ *
+ * A microbatch of T tokens goes through embedding, layers, head and loss; the backward pass follows in reverse. All
+ * tensors below are placed once, before the first step (mt_model_place); c = compute dtype (bf16 or f32).
+ * Norm placements (cfg.norm):
+ *   pre        x_mid = x + attn(N(x));            x_out = x_mid + mlp(N(x_mid))
+ *   reordered  x_mid = x + N(attn(x));            x_out = x_mid + N(mlp(x_mid))
+ *   peri       x_mid = x + Nout(attn(Nin(x)));    x_out = x_mid + Nout(mlp(Nin(x_mid)))
+ * In `pre` the additions are fused into the next norm: a layer hands on (stream, branch) and the next norm adds them. */
+#ifndef TRAINER_MODEL_MODEL_H
+#define TRAINER_MODEL_MODEL_H
+
+#include "trainer/model/params.h"
+#include "trainer/parallel/ep.h"
+
+/* Saved for the backward pass of one layer's attention branch. Q = (H+2G)*hd. */
+typedef struct mt_attention {
+  mk_tensor in;       /* c [T,D]   N(x); absent when reordered (the branch reads the stream) */
+  mk_tensor in_rstd;  /* f32 [T] */
+  mk_tensor qkv;      /* c [T,Q]   projection, before norm and RoPE */
+  mk_tensor qkr;      /* c [T,Q]   after them */
+  mk_tensor qk_rstd;  /* f32 [T,H+G] */
+  mk_tensor o;        /* c [T,H*hd] */
+  mk_tensor lse;      /* f32 [H,T] */
+  mk_tensor out;      /* c [T,D]   attn_o projection: the branch (pre) or what Nout normalises */
+  mk_tensor out_rstd; /* f32 [T] */
+} mt_attention;
+
+/* Saved for one layer's MLP branch: router, routed experts, shared expert (or the dense MLP). */
+typedef struct mt_mlp {
+  mk_tensor in;       /* c [T,D]   N(x_mid); absent when reordered */
+  mk_tensor in_rstd;  /* f32 [T] */
+  mk_tensor logits;   /* f32 [T,E] */
+  mk_tensor scores;   /* f32 [T,E] */
+  mk_tensor lse;      /* f32 [T] */
+  mt_ep_layer ep;     /* routing, dispatched rows, returned rows */
+  mk_tensor up_gate;  /* c [N,2F]  rows of the local experts */
+  mk_tensor act;      /* c [N,F] */
+  mk_tensor shared_up_gate; /* c [T,2Fs] */
+  mk_tensor shared_act;     /* c [T,Fs] */
+  mk_tensor out;      /* c [T,D]   routed + shared: the branch (pre) or what Nout normalises */
+  mk_tensor out_rstd; /* f32 [T] */
+} mt_mlp;
+
+typedef struct mt_layer {
+  int unit;           /* place in the parameter list */
+  int moe;            /* index among MoE layers, or -1 for a dense layer */
+  mk_tensor x;        /* c [T,D] stream at the layer's start */
+  mk_tensor x_mid;    /* c [T,D] stream between the branches */
+  mt_attention attn;
+  mt_mlp mlp;
+} mt_layer;
+
+/* Scratch shared by all layers; dead between layers except dx. */
+typedef struct mt_scratch {
+  mk_tensor dx;        /* c [T,D] gradient of the stream, carried from layer to layer */
+  mk_tensor d_branch;  /* c [T,D] */
+  mk_tensor d_in;      /* c [T,D] gradient of a branch's input */
+  mk_tensor dqkv;      /* c [T,Q] */
+  mk_tensor d_o;       /* c [T,H*hd] */
+  mk_tensor attn_work; /* u8 */
+  mk_tensor d_act;     /* c [N,F] */
+  mk_tensor d_up_gate; /* c [N,2F] */
+  mk_tensor d_shared_act, d_shared_up_gate, shared_out; /* c [T,Fs] [T,2Fs] [T,D] */
+  mk_tensor dlogits;   /* f32 [T,E] */
+  mk_tensor dweights;  /* f32 [T,K] */
+  mk_tensor expert_out; /* c [N,D] output (forward) or input gradient (backward) of the local experts */
+  mk_tensor expert_d_out; /* c [N,D] gradient of the local experts' output */
+} mt_scratch;
+
+typedef struct mt_head {
+  mk_tensor stream;    /* c [T,D] input of the final norm */
+  mk_tensor normed;    /* c [T,D] */
+  mk_tensor rstd;      /* f32 [T] */
+  mk_tensor d_normed;  /* c [T,D] */
+  mk_tensor logits;    /* c [chunk,V] */
+  mk_tensor losses;    /* f32 [2,chunk] */
+  int64_t chunk;
+} mt_head;
+
+typedef struct mt_embedding {
+  mk_tensor raw;   /* c [T,D] scaled rows, before embed.norm; absent without it */
+  mk_tensor rstd;
+} mt_embedding;
+
+typedef struct mt_model {
+  mk_context *ctx;
+  mk_device *dev;
+  const mt_config *cfg;
+  mt_params params;
+  mt_ep *ep;
+  int64_t tokens;      /* T */
+  mt_layer *layer;     /* [layers] */
+  int moe_layers;
+  mt_embedding embedding;
+  mt_head head;
+  mt_scratch scratch;
+  mk_tensor rope;        /* f32 [S,hd] */
+  mk_tensor ids, labels; /* i32 [T] of the running microbatch */
+  mk_tensor state;       /* u8 mk_step_state */
+  mk_tensor sums;        /* f64 [MK_SUM_COUNT] of the step; a view that the optimizer part places */
+  mk_tensor eval_sums;   /* f64 [MK_SUM_COUNT]: evaluation never touches the step's */
+  mk_tensor counts;      /* i32 [moe,groups,E] of the microbatch */
+  mk_tensor score_sum;   /* f32 [moe,groups,E] */
+  mk_tensor lb_coef;     /* f32 [moe,groups,E] */
+  mk_tensor step_counts; /* i64 [moe,E] of the step */
+} mt_model;
+
+/* One microbatch on its way. */
+typedef struct mt_pass {
+  mk_stream *stream;
+  bool train;            /* false: evaluation; no gradients, no trace in the step's sums */
+  int64_t first_token;   /* global index of token 0 inside the step (keys random routing) */
+  int64_t microbatches;  /* of all ranks in the step: the hf balance loss is their mean */
+  void *logits_out;      /* host [T,V] in the compute dtype, or NULL: tests read logits */
+  /* called after a unit's gradients are complete in this backward pass; NULL for none */
+  mk_status (*unit_done)(void *user, int unit);
+  void *user;
+} mt_pass;
+
+/* Builds layers over `cfg` (borrowed) and this rank's place; no device memory yet. */
+mk_status mt_model_create(mk_context *ctx, mk_device *dev, const mt_config *cfg, const mt_mesh_plan *plan, mt_ep *ep,
+                          mt_model **out);
+void mt_model_destroy(mt_model *model);
+
+/* Places every tensor in the arenas [MK_MEM_COUNT]; two-pass, see arena.h. */
+void mt_model_place(mt_model *model, mk_arena *arenas);
+
+/* Fills constants (RoPE table) and initial weights from cfg.seed; needs placed memory. */
+mk_status mt_model_init(mt_model *model, mk_stream *stream);
+
+/* Makes the packed GEMM copies from the compute copies; once after every change of the weights. */
+mk_status mt_model_pack(mt_model *model, mk_stream *stream);
+
+/* Forward and, when pass->train, backward of the microbatch in model->ids / labels; gradients are accumulated. */
+mk_status mt_model_run(mt_model *model, const mt_pass *pass);
+
+/* Parts, one file each; shapes in the files. */
+mk_status mt_embedding_forward(mt_model *m, const mt_pass *p, mk_tensor *y);
+mk_status mt_embedding_backward(mt_model *m, const mt_pass *p, const mk_tensor *dx);
+mk_status mt_attention_forward(mt_model *m, const mt_pass *p, mt_layer *l, const mk_tensor *x,
+                               const mk_tensor *pending);
+mk_status mt_attention_backward(mt_model *m, const mt_pass *p, mt_layer *l);
+mk_status mt_mlp_forward(mt_model *m, const mt_pass *p, mt_layer *l, mk_tensor *x_out, mk_tensor *pending);
+mk_status mt_mlp_backward(mt_model *m, const mt_pass *p, mt_layer *l);
+mk_status mt_router_forward(mt_model *m, const mt_pass *p, mt_layer *l, const mk_tensor *x);
+mk_status mt_router_backward(mt_model *m, const mt_pass *p, mt_layer *l, const mk_tensor *x, mk_tensor *dx, bool add);
+mk_status mt_experts_forward(mt_model *m, const mt_pass *p, mt_layer *l);
+mk_status mt_experts_backward(mt_model *m, const mt_pass *p, mt_layer *l);
+mk_status mt_head_forward_backward(mt_model *m, const mt_pass *p, const mk_tensor *x, const mk_tensor *pending);
+
+/* Linear layers of a unit by role: y = x W^T, dx (+ add), dW +=. */
+mk_status mt_linear_forward(mt_model *m, const mt_pass *p, int unit, mt_param_role role, const mk_tensor *x,
+                            const mk_tensor *y);
+mk_status mt_linear_backward(mt_model *m, const mt_pass *p, int unit, mt_param_role role, const mk_tensor *x,
+                             const mk_tensor *dy, const mk_tensor *add, const mk_tensor *dx);
+
+#endif

@@ -1,0 +1,100 @@
+/* See optim.h. Everything that depends on gradients is decided on the device, the same way on every rank. */
+#include "trainer/optim/optim.h"
+
+void mt_optim_place(mt_optim *optim, mk_arena *arenas) {
+  int64_t times = 2 * optim->mesh->plan.dp;
+  optim->reduce = mk_tensor_1d(MK_F64, MK_SUM_COUNT + 1 + times);
+  optim->log = mk_tensor_1d(MK_U8, (int64_t)sizeof(mk_step_log));
+  mk_arena_place(&arenas[MK_MEM_WORKSPACE], &optim->reduce);
+  mk_arena_place(&arenas[MK_MEM_WORKSPACE], &optim->log);
+  optim->times = mk_tensor_slice(&optim->reduce, MK_SUM_COUNT + 1, times);
+  optim->model->sums = mk_tensor_slice(&optim->reduce, 0, MK_SUM_COUNT);
+}
+
+static mk_status send_times(mt_optim *optim, mk_stream *stream, const double own[2]) {
+  mk_tensor slot = mk_tensor_slice(&optim->times, 2 * optim->mesh->plan.dp_rank, 2);
+  MK_TRY(optim->ctx, mk_fill(stream, &optim->times, 0));
+  return mk_copy_h2d(stream, &slot, own);
+}
+
+mk_status mt_optim_times_exchange(mt_optim *optim, mk_stream *stream) {
+  mt_comm *dense = optim->mesh->dense;
+  MK_TRY(optim->ctx, send_times(optim, stream, optim->own_times[0]));
+  return dense->size == 1 ? MK_OK : mt_comm_all_reduce(dense, &optim->times, &optim->times, MT_SUM, stream);
+}
+
+mk_status mt_optim_begin(mt_optim *optim, mk_stream *stream, int64_t step) {
+  const mt_config *c = optim->cfg;
+  mt_model *m = optim->model;
+  mk_tensor none = {0};
+  MK_TRY(optim->ctx, send_times(optim, stream, optim->own_times[step % MT_TIME_SLOTS]));
+  return mk_step_begin(stream, &(mk_step_begin_args){.state = m->state, .sums = m->sums,
+                                                     .counts = m->moe_layers > 0 ? m->step_counts : none,
+                                                     .schedule = c->schedule, .peak_lr = c->lr,
+                                                     .min_ratio = c->lr_min_ratio, .warmup_steps = c->lr_warmup_steps,
+                                                     .total_steps = optim->total_steps});
+}
+
+/* Ranks that hold the same elements of a parameter each add their share. */
+static double norm_share(const mt_optim *optim, const mt_param *p) {
+  const mt_mesh_plan *plan = &optim->mesh->plan;
+  int copies = p->expert ? plan->ep_dp : plan->dp;
+  return p->replicated || p->shard_count == p->count ? 1.0 / copies : 1.0;
+}
+
+static mk_status add_norms(mt_optim *optim, mk_stream *stream) {
+  const mt_params *params = &optim->model->params;
+  mk_tensor norm = mk_tensor_slice(&optim->reduce, MK_SUM_COUNT, 1);
+  MK_TRY(optim->ctx, mk_fill(stream, &norm, 0));
+  for (int i = 0; i < params->count; i++) {
+    const mt_param *p = &params->item[i];
+    mk_squared_norm_args args = {.x = mk_tensor_slice(&p->grad, p->shard_first, p->shard_count), .out = norm,
+                                 .scale = norm_share(optim, p)};
+    MK_TRY(optim->ctx, mk_squared_norm(stream, &args));
+  }
+  return MK_OK;
+}
+
+mk_status mt_optim_reduce(mt_optim *optim, mk_stream *stream) {
+  mk_context *ctx = optim->ctx;
+  const mt_config *c = optim->cfg;
+  mt_model *m = optim->model;
+  mt_comm *dense = optim->mesh->dense;
+  MK_TRY(ctx, add_norms(optim, stream));
+  if (dense->size > 1) {
+    MK_TRY(ctx, mt_comm_all_reduce(dense, &optim->reduce, &optim->reduce, MT_SUM, stream));
+    if (m->moe_layers > 0) {
+      MK_TRY(ctx, mt_comm_all_reduce(dense, &m->step_counts, &m->step_counts, MT_SUM, stream));
+    }
+  }
+  return mk_step_clip(stream, &(mk_step_clip_args){.state = m->state, .sums = m->sums,
+                                                   .squared_norm = mk_tensor_slice(&optim->reduce, MK_SUM_COUNT, 1),
+                                                   .lb_weight = c->lb_weight, .rz_weight = c->router_z_weight,
+                                                   .max_norm = c->clip, .skip_step = c->skip_step,
+                                                   .sigma_factor = c->skip_sigma});
+}
+
+/* Gradient elements outside the own shard are cleared too: the next step accumulates into all of them. */
+static mk_status clear_rest(mt_optim *optim, mk_stream *stream, const mt_param *p) {
+  int64_t end = p->shard_first + p->shard_count;
+  mk_tensor before = mk_tensor_slice(&p->grad, 0, p->shard_first);
+  mk_tensor after = mk_tensor_slice(&p->grad, end, p->count - end);
+  if (p->shard_first > 0) MK_TRY(optim->ctx, mk_fill(stream, &before, 0));
+  return p->count > end ? mk_fill(stream, &after, 0) : MK_OK;
+}
+
+mk_status mt_optim_update(mt_optim *optim, mk_stream *stream) {
+  const mt_config *c = optim->cfg;
+  mt_model *m = optim->model;
+  for (int i = 0; i < m->params.count; i++) {
+    const mt_param *p = &m->params.item[i];
+    mk_adamw_args args = {.state = m->state, .main = p->main, .m = p->m, .v = p->v, .beta1 = (float)c->beta1,
+                          .beta2 = (float)c->beta2, .eps = (float)c->eps, .clear_grad = 1,
+                          .weight_decay = p->decays ? (float)c->weight_decay : 0.0f};
+    args.grad = mk_tensor_slice(&p->grad, p->shard_first, p->shard_count);
+    args.compute = mk_tensor_slice(&p->w, p->shard_first, p->shard_count);
+    MK_TRY(optim->ctx, mk_adamw(stream, &args));
+    MK_TRY(optim->ctx, clear_rest(optim, stream, p));
+  }
+  return MK_OK;
+}

@@ -1,0 +1,41 @@
+/* Optimizer part of a step: squared norm over the layout, clip and skip decision on the device, AdamW on own shards. */
+#ifndef TRAINER_OPTIM_OPTIM_H
+#define TRAINER_OPTIM_OPTIM_H
+
+#include "trainer/comm/mesh.h"
+#include "trainer/model/model.h"
+
+enum { MT_TIME_SLOTS = 4 };
+
+/* Per-step reductions and the update. One small all-reduce a step carries everything that ranks must agree on or tell
+ * each other: reduce is f64 [MK_SUM_COUNT + 1 + 2*dp] = the step's sums | the squared norm | time and compute time of
+ * every data-parallel rank (each fills its own two, the others are zero, so that the sum is a gather). */
+typedef struct mt_optim {
+  mk_context *ctx;
+  const mt_config *cfg;
+  mt_model *model;
+  const mt_mesh *mesh;
+  int64_t total_steps;  /* where cosine and linear schedules end */
+  mk_tensor reduce;
+  mk_tensor times;      /* f64 [2*dp], the last part of reduce */
+  mk_tensor log;        /* u8 [sizeof(mk_step_log)] */
+  double own_times[MT_TIME_SLOTS][2]; /* by step; the host fills the slot of the coming step */
+} mt_optim;
+
+/* Places the reduction buffer and the log; model->sums becomes its first part. */
+void mt_optim_place(mt_optim *optim, mk_arena *arenas);
+
+/* Advances step and learning rate, clears the step's sums and counts, and hands own_times of `step` over. */
+mk_status mt_optim_begin(mt_optim *optim, mk_stream *stream, int64_t step);
+
+/* Exchanges own_times[0] outside a step: after the last one. */
+mk_status mt_optim_times_exchange(mt_optim *optim, mk_stream *stream);
+
+/* After all gradients are complete sums: norm over all ranks (replicated tensors count once, experts once each,
+ * Olmo-core 3.0.0 olmo_core/optim/moe_optimizer.py), loss sums over all data-parallel ranks, clip coefficient, skip. */
+mk_status mt_optim_reduce(mt_optim *optim, mk_stream *stream);
+
+/* AdamW on the own shards; gradients of the whole local parameters are cleared for the next step. */
+mk_status mt_optim_update(mt_optim *optim, mk_stream *stream);
+
+#endif

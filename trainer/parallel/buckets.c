@@ -1,0 +1,73 @@
+/* Gradient buckets: neighbouring units of one flat buffer, reduced by one call as soon as the backward pass has left
+ * the lowest of them, in a fixed order on every rank. Soft cap: a unit is never cut
+ * (Olmo-core 3.0.0 olmo_core/nn/parallel/distributed.py). */
+#include "kernels/base/heap.h"
+#include "trainer/parallel/parallel.h"
+
+static int64_t unit_count(const mt_params *params, int kind, int first, int last) {
+  return params->unit_first[kind][last + 1] - params->unit_first[kind][first];
+}
+
+/* Lowest unit of the bucket that ends at `last`. */
+static int bucket_first(const mt_sharding *sh, int kind, int last) {
+  double cap_bytes = sh->cfg->bucket_mib * 1024 * 1024;
+  double element = (double)mk_dtype_bytes(sh->params->flat_grad[kind].dtype);
+  int first = last;
+  while (first > 0 && (double)unit_count(sh->params, kind, first - 1, last) * element <= cap_bytes) first -= 1;
+  return first;
+}
+
+mk_status mt_buckets_create(mt_sharding *sh) {
+  mt_params *params = sh->params;
+  MK_TRY(sh->ctx, mk_heap_array(sh->ctx, (size_t)params->units * 2, sizeof *sh->bucket, &sh->bucket));
+  for (int kind = 0; kind < 2; kind++) {
+    for (int last = params->units - 1; last >= 0;) {
+      int first = bucket_first(sh, kind, last);
+      int64_t count = unit_count(params, kind, first, last);
+      mk_tensor grad = mk_tensor_slice(&params->flat_grad[kind], params->unit_first[kind][first], count);
+      if (count > 0) sh->bucket[sh->n_buckets++] = (mt_bucket){kind, first, last, grad};
+      last = first - 1;
+    }
+  }
+  return MK_OK;
+}
+
+mk_status mt_buckets_reduce(mt_sharding *sh, int unit, bool last) {
+  if (!last) return MK_OK;
+  mk_context *ctx = sh->ctx;
+  bool waited = false;
+  for (int i = 0; i < sh->n_buckets; i++) {
+    mt_bucket *b = &sh->bucket[i];
+    mt_comm *group = mt_sharding_group(sh->mesh, b->kind == 1);
+    if (b->first_unit != unit || group->size == 1) continue;
+    if (!waited) {
+      MK_TRY(ctx, mk_event_record(sh->ready, sh->compute));
+      MK_TRY(ctx, mk_stream_wait(sh->comm, sh->ready));
+      waited = true;
+    }
+    MK_TRY(ctx, mt_comm_all_reduce(group, &b->grad, &b->grad, MT_SUM, sh->comm));
+  }
+  return MK_OK;
+}
+
+mk_status mt_buckets_wait(mt_sharding *sh) {
+  MK_TRY(sh->ctx, mk_event_record(sh->reduced, sh->comm));
+  return mk_stream_wait(sh->compute, sh->reduced);
+}
+
+static int64_t master_bytes(const mt_config *cfg) { return (int64_t)mk_dtype_bytes(mt_master_dtype(cfg)); }
+
+int64_t mt_gradient_bytes(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan) {
+  int64_t count = 0;
+  if (plan->dp > 1) count += params->unit_first[0][params->units];
+  if (plan->ep_dp > 1) count += params->unit_first[1][params->units];
+  return count * master_bytes(cfg);
+}
+
+int64_t mt_state_bytes(const mt_params *params, const mt_config *cfg) {
+  int64_t compute = (int64_t)mk_dtype_bytes(mt_compute_dtype(cfg)), master = master_bytes(cfg);
+  int64_t moments = compute == master ? 2 : 3; /* m and v, and main where it is not the compute copy */
+  int64_t bytes = (params->flat_count[0] + params->flat_count[1]) * (compute + master);
+  for (int i = 0; i < params->count; i++) bytes += params->item[i].shard_count * moments * master;
+  return bytes;
+}

@@ -1,0 +1,66 @@
+/* Expert parallelism: choice of the transport and the parts that all transports share. */
+#include "trainer/parallel/ep.h"
+
+#include "kernels/base/heap.h"
+#include "trainer/model/params.h"
+
+mk_status mt_ep_create(mk_context *ctx, mk_device *dev, const mt_config *cfg, int ranks, int rank, mt_comm *comm,
+                       mt_ep **out) {
+  mk_status st = MK_OK;
+  mt_ep *ep = NULL;
+  MK_TRY(ctx, mk_heap_alloc(ctx, sizeof *ep, &ep));
+  *ep = (mt_ep){.ctx = ctx, .dev = dev, .comm = comm, .ranks = ranks, .rank = rank, .tokens = cfg->rank_tokens,
+                .top_k = cfg->top_k, .experts = cfg->experts, .d_model = cfg->d_model,
+                .dtype = mt_compute_dtype(cfg)};
+  ep->ops = ranks == 1 ? &mt_ep_local_ops : &mt_ep_block_ops;
+  ep->rows_max = ep->tokens * ep->top_k * ranks; /* dropless: all routes of the group may meet here */
+  if (ranks > 1) {
+    MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)(ranks * ep->experts), sizeof(int32_t), &ep->host_requested), out);
+    MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)ep->rows_max, sizeof(int32_t), &ep->host_reorder), out);
+    MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)(ep->experts / ranks + 1), sizeof(int32_t), &ep->host_offsets), out);
+    MK_TRY_GOTO(ctx, mk_event_create(dev, &ep->counts_ready), out);
+  }
+  *out = ep;
+  ep = NULL;
+out:
+  mt_ep_destroy(ep);
+  return st;
+}
+
+void mt_ep_destroy(mt_ep *ep) {
+  if (ep == NULL) return;
+  mk_context *ctx = ep->ctx;
+  mk_event_destroy(ep->counts_ready);
+  mk_heap_free(ctx, ep->host_offsets);
+  mk_heap_free(ctx, ep->host_reorder);
+  mk_heap_free(ctx, ep->host_requested);
+  mk_heap_free(ctx, ep);
+}
+
+mk_status mt_ep_layer_create(mt_ep *ep, mt_ep_layer *layer) {
+  MK_TRY(ep->ctx, mk_heap_array(ep->ctx, (size_t)ep->ranks, sizeof(int64_t), &layer->send_rows));
+  return mk_heap_array(ep->ctx, (size_t)ep->ranks, sizeof(int64_t), &layer->recv_rows);
+}
+
+void mt_ep_layer_destroy(mt_ep *ep, mt_ep_layer *layer) {
+  mk_heap_free(ep->ctx, layer->send_rows);
+  mk_heap_free(ep->ctx, layer->recv_rows);
+}
+
+void mt_ep_layer_place(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations) {
+  int64_t t = ep->tokens, k = ep->top_k, local = ep->experts / ep->ranks;
+  layer->idx = mk_tensor_2d(MK_I32, t, k);
+  layer->weights = mk_tensor_2d(ep->dtype == MK_F64 ? MK_F64 : MK_F32, t, k);
+  layer->position = mk_tensor_2d(MK_I32, t, k);
+  layer->total = mk_tensor_1d(MK_I32, ep->experts);
+  layer->map = mk_tensor_2d(MK_I32, t, k);
+  layer->offsets = mk_tensor_1d(MK_I32, local + 1);
+  layer->rows = mk_tensor_2d(ep->dtype, ep->rows_max, ep->d_model);
+  layer->returned = mk_tensor_2d(ep->dtype, t * k, ep->d_model);
+  mk_tensor *all[] = {&layer->idx, &layer->weights, &layer->position, &layer->total,
+                      &layer->map, &layer->offsets, &layer->rows,     &layer->returned};
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) mk_arena_place(activations, all[i]);
+  ep->ops->place(ep, layer, activations);
+}
+
+void mt_ep_place(mt_ep *ep, mk_arena *comm_arena) { ep->ops->place_shared(ep, comm_arena); }

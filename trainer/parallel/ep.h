@@ -1,0 +1,85 @@
+/* Expert parallelism: route -> dispatch -> (experts) -> combine, and the way back.
+ *
+ * A rank of the EP group (R ranks) owns L = E/R experts: global experts [rank*L, rank*L + L). Each transport is one
+ * file behind mt_ep_ops; EP of 1 is `local`, without communication. `rows` is expert-major: experts ascending, inside
+ * an expert source ranks ascending, inside a source the routes in order t*K + k.
+ *   local   permute by the route map; the experts read and write the rows in place
+ *   block   permute, all-to-all of counts, all-to-all-v of rows, reorder to expert-major, and the same way back
+ *           (Olmo-core 3.0.0 olmo_core/nn/moe/v2/ep_sync_1d.py); dropless; the host waits for the counts once a layer */
+#ifndef TRAINER_PARALLEL_EP_H
+#define TRAINER_PARALLEL_EP_H
+
+#include "kernels/device/arena.h"
+#include "trainer/comm/comm.h"
+#include "trainer/launch/config.h"
+
+typedef struct mt_ep mt_ep;
+
+/* Per MoE layer: routing and what the exchange saves for the backward pass. N = rows_max, c = compute dtype. */
+typedef struct mt_ep_layer {
+  mk_tensor idx;       /* i32 [T,K] chosen experts, global ids */
+  mk_tensor weights;   /* f32 [T,K] */
+  mk_tensor position;  /* i32 [T,K] place among this rank's routes to the same expert */
+  mk_tensor total;     /* i32 [E] this rank's routes per expert */
+  mk_tensor map;       /* i32 [T,K] row of each route in `returned` (own routes, expert-major); -1 = dropped */
+  mk_tensor offsets;   /* i32 [L+1] rows of the local experts in `rows` */
+  mk_tensor rows;      /* c [N,D] input rows of the local experts */
+  mk_tensor returned;  /* c [T*K,D] expert outputs of the own routes, in map order; local: where the experts write */
+  /* block transport: */
+  mk_tensor requested; /* i32 [R,E] counts of every source rank */
+  mk_tensor reorder;   /* i32 [N,1] received (source-major) row -> expert-major row */
+  int64_t *send_rows, *recv_rows; /* host [R] */
+  int64_t n_recv;                 /* rows received = rows of the local experts */
+} mt_ep_layer;
+
+typedef struct mt_ep_ops {
+  const char *name;
+  void (*place)(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations);
+  void (*place_shared)(mt_ep *ep, mk_arena *comm);
+  /* x [T,D] -> layer->rows */
+  mk_status (*dispatch)(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *x, const mk_tensor *sums);
+  /* expert_out [N,D] -> y [T,D] = sum_k w * out (+ add) */
+  mk_status (*combine)(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *expert_out, const mk_tensor *add,
+                       const mk_tensor *y);
+  /* dy [T,D] -> d_expert_out [N,D], dweights [T,K] */
+  mk_status (*combine_backward)(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *dy,
+                                const mk_tensor *d_expert_out, const mk_tensor *dweights);
+  /* d_rows [N,D] -> dx [T,D] (+ add) */
+  mk_status (*dispatch_backward)(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *d_rows,
+                                 const mk_tensor *add, const mk_tensor *dx);
+} mt_ep_ops;
+
+struct mt_ep {
+  const mt_ep_ops *ops;
+  mk_context *ctx;
+  mk_device *dev;
+  mt_comm *comm;          /* the EP group; NULL while only planning */
+  int ranks, rank;
+  int64_t tokens, top_k, experts, d_model;
+  int64_t rows_max;       /* N */
+  mk_dtype dtype;
+  /* block transport, shared by the layers: */
+  mk_tensor send, recv;   /* c [T*K,D], c [N,D] */
+  mk_tensor keep;         /* i32 [1,E] or [R,E] scratch of route_map */
+  mk_tensor send_offsets; /* i32 [E+1] */
+  int32_t *host_requested; /* [R,E] */
+  int32_t *host_reorder;   /* [N] */
+  int32_t *host_offsets;   /* [L+1] */
+  mk_event *counts_ready;
+};
+
+/* Transport for cfg over `ranks` ranks; comm may be NULL when only memory is planned. */
+mk_status mt_ep_create(mk_context *ctx, mk_device *dev, const mt_config *cfg, int ranks, int rank, mt_comm *comm,
+                       mt_ep **out);
+void mt_ep_destroy(mt_ep *ep);
+
+/* Gives a layer its host arrays (once) and its tensors (each pass of the two-pass placement). */
+mk_status mt_ep_layer_create(mt_ep *ep, mt_ep_layer *layer);
+void mt_ep_layer_destroy(mt_ep *ep, mt_ep_layer *layer);
+void mt_ep_layer_place(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations);
+void mt_ep_place(mt_ep *ep, mk_arena *comm_arena);
+
+extern const mt_ep_ops mt_ep_local_ops;
+extern const mt_ep_ops mt_ep_block_ops;
+
+#endif

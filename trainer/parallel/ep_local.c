@@ -1,0 +1,58 @@
+/* EP of one rank.
+ *
+ * sharded     nothing: all experts are here
+ * memory      rows and returned, T*K*D elements each, per MoE layer
+ * wire        0
+ * timeline    route_map -> permute -> experts -> combine
+ * invariants  dropless; no host wait; the experts write straight into `returned`, map names rows of both buffers
+ * paper       Gale et al. 2022, MegaBlocks (dropless grouped GEMM), arXiv 2211.15841 */
+#include "trainer/parallel/ep.h"
+
+static void place(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations) {
+  layer->requested = mk_tensor_as_2d(&layer->total, 1, ep->experts);
+  (void)activations;
+}
+
+static void place_shared(mt_ep *ep, mk_arena *comm) {
+  ep->keep = mk_tensor_2d(MK_I32, 1, ep->experts);
+  mk_arena_place(comm, &ep->keep);
+}
+
+static mk_status dispatch(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *x, const mk_tensor *sums) {
+  MK_TRY(ep->ctx, mk_route_map(s, &(mk_route_map_args){.requested = layer->requested, .idx = layer->idx,
+                                                       .position = layer->position, .dst_row = layer->map,
+                                                       .keep = ep->keep, .offsets = layer->offsets, .sums = *sums,
+                                                       .ranks = 1, .rank = 0, .capacity = ep->rows_max}));
+  return mk_permute_fwd(s, &(mk_permute_fwd_args){.x = *x, .map = layer->map, .out = layer->rows});
+}
+
+static mk_status combine(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *expert_out, const mk_tensor *add,
+                         const mk_tensor *y) {
+  (void)ep;
+  return mk_combine_fwd(s, &(mk_combine_fwd_args){.rows = *expert_out, .map = layer->map, .weights = layer->weights,
+                                                  .add = *add, .y = *y});
+}
+
+static mk_status combine_backward(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *dy,
+                                  const mk_tensor *d_expert_out, const mk_tensor *dweights) {
+  (void)ep;
+  return mk_combine_bwd(s, &(mk_combine_bwd_args){.dy = *dy, .rows = layer->returned, .map = layer->map,
+                                                  .weights = layer->weights, .drows = *d_expert_out,
+                                                  .dweights = *dweights});
+}
+
+static mk_status dispatch_backward(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *d_rows,
+                                   const mk_tensor *add, const mk_tensor *dx) {
+  (void)ep;
+  return mk_permute_bwd(s, &(mk_permute_bwd_args){.dout = *d_rows, .map = layer->map, .add = *add, .dx = *dx});
+}
+
+const mt_ep_ops mt_ep_local_ops = {
+    .name = "local",
+    .place = place,
+    .place_shared = place_shared,
+    .dispatch = dispatch,
+    .combine = combine,
+    .combine_backward = combine_backward,
+    .dispatch_backward = dispatch_backward,
+};

@@ -1,0 +1,74 @@
+/* Sharding strategies: one file each behind one table of hooks.
+ *
+ * The step loop calls the hooks; a strategy decides there which collective to start. Gradients are complete sums once
+ * before_step returns: every loss term is divided by the labels of the whole step (all ranks and microbatches), so that
+ * a plain sum over the group is the mean gradient; expert gradients are summed over the ranks that hold the same
+ * experts, whose tokens already met inside them. Communication runs on its own stream, ordered by events. */
+#ifndef TRAINER_PARALLEL_PARALLEL_H
+#define TRAINER_PARALLEL_PARALLEL_H
+
+#include "trainer/comm/mesh.h"
+#include "trainer/model/params.h"
+
+typedef struct mt_sharding mt_sharding;
+
+typedef struct mt_sharding_ops {
+  const char *name;
+  bool shards_optimizer; /* optimizer state over the group (mt_params_shard) */
+  /* after the backward pass of a unit; `last`: of the step's last microbatch. NULL = nothing to do, here and below */
+  mk_status (*after_backward)(mt_sharding *sh, int unit, bool last);
+  /* gradients are needed now: makes compute wait for what is under way */
+  mk_status (*before_step)(mt_sharding *sh);
+  /* the optimizer has written its shards of the compute copies */
+  mk_status (*after_step)(mt_sharding *sh);
+  /* pure: bytes this rank hands to the communicators in one step (payload as in comm.h), and bytes of parameters,
+   * gradients and optimizer state */
+  int64_t (*wire_bytes)(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan);
+  int64_t (*mem_bytes)(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan);
+} mt_sharding_ops;
+
+/* Units [first_unit, last_unit] of one flat buffer, reduced by one call when first_unit is done (units finish from the
+ * last to the first). */
+typedef struct mt_bucket {
+  int kind;  /* 0 dense, 1 expert */
+  int first_unit, last_unit;
+  mk_tensor grad; /* flat slice */
+} mt_bucket;
+
+struct mt_sharding {
+  const mt_sharding_ops *ops;
+  mk_context *ctx;
+  const mt_config *cfg;
+  mt_params *params;
+  mt_mesh *mesh;
+  mk_stream *compute, *comm;
+  mk_event *ready, *reduced; /* compute -> comm, comm -> compute */
+  mt_bucket *bucket;
+  int n_buckets;
+};
+
+/* Strategy by cfg->shard; looks nothing up later. */
+const mt_sharding_ops *mt_sharding_ops_for(const mt_config *cfg);
+
+/* After placement. Streams and mesh are borrowed. */
+mk_status mt_sharding_create(mk_context *ctx, const mt_config *cfg, mt_params *params, mt_mesh *mesh,
+                             mk_stream *compute, mk_stream *comm, mt_sharding **out);
+void mt_sharding_destroy(mt_sharding *sh);
+
+/* Cuts both flat gradient buffers into buckets of neighbouring units up to cfg->bucket_mib, from the last unit down. */
+mk_status mt_buckets_create(mt_sharding *sh);
+
+/* Shared by strategies that sum whole gradients: starts the all-reduce of every bucket that `unit` completes. */
+mk_status mt_buckets_reduce(mt_sharding *sh, int unit, bool last);
+mk_status mt_buckets_wait(mt_sharding *sh);
+
+/* Communicator whose ranks share a parameter's gradient. */
+mt_comm *mt_sharding_group(const mt_mesh *mesh, bool expert);
+
+/* Pure: bytes of all gradients, and of parameters + gradients + optimizer state with the shards of `params`. */
+int64_t mt_gradient_bytes(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan);
+int64_t mt_state_bytes(const mt_params *params, const mt_config *cfg);
+
+extern const mt_sharding_ops mt_none_ops, mt_ddp_ops, mt_dist_opt_ops;
+
+#endif

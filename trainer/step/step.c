@@ -1,0 +1,96 @@
+/* One optimizer step. The host only puts work on streams; it waits for nothing inside a step (except where a transport
+ * says so) and looks at a step's log when the next one is under way. */
+#include <string.h>
+
+#include "trainer/step/trainer.h"
+
+static mk_status unit_done(void *user, int unit) {
+  mt_trainer *t = user;
+  const mt_sharding_ops *ops = t->sharding->ops;
+  if (ops->after_backward == NULL) return MK_OK;
+  return ops->after_backward(t->sharding, unit, t->running == t->microbatches - 1);
+}
+
+mk_status mt_trainer_begin(mt_trainer *t) {
+  if (t->step == 0) MK_TRY(t->ctx, mk_event_record(t->begin, t->compute));
+  t->step += 1;
+  t->running = 0;
+  return mt_optim_begin(&t->optim, t->compute, t->step);
+}
+
+/* The ring holds two steps: a slot is used again only after the log of the step that used it was waited for. */
+static mk_status upload(mt_trainer *t, const int32_t *tokens, const int32_t *labels) {
+  int64_t count = t->model->tokens;
+  int64_t slot = ((t->step % 2) * t->microbatches + t->running) * count;
+  memcpy(t->ids + slot, tokens, (size_t)count * sizeof *tokens);
+  memcpy(t->labels + slot, labels, (size_t)count * sizeof *labels);
+  MK_TRY(t->ctx, mk_copy_h2d(t->compute, &t->model->ids, t->ids + slot));
+  return mk_copy_h2d(t->compute, &t->model->labels, t->labels + slot);
+}
+
+mk_status mt_trainer_microbatch(mt_trainer *t, const int32_t *tokens, const int32_t *labels) {
+  const mt_mesh_plan *plan = &t->mesh->plan;
+  MK_CHECK(t->ctx, t->running < t->microbatches, MK_ERR_ARG, "step %lld takes %lld microbatches", (long long)t->step,
+           (long long)t->microbatches);
+  MK_TRY(t->ctx, upload(t, tokens, labels));
+  mt_pass pass = {.stream = t->compute, .train = true, .unit_done = unit_done, .user = t,
+                  .first_token = (t->running * plan->dp + plan->dp_rank) * t->model->tokens,
+                  .microbatches = t->microbatches * plan->dp};
+  MK_TRY(t->ctx, mt_model_run(t->model, &pass));
+  t->running += 1;
+  return MK_OK;
+}
+
+mk_status mt_trainer_reduce(mt_trainer *t) {
+  if (t->sharding->ops->before_step != NULL) MK_TRY(t->ctx, t->sharding->ops->before_step(t->sharding));
+  return mt_optim_reduce(&t->optim, t->compute);
+}
+
+mk_status mt_trainer_update(mt_trainer *t) {
+  MK_TRY(t->ctx, mt_optim_update(&t->optim, t->compute));
+  if (t->sharding->ops->after_step != NULL) MK_TRY(t->ctx, t->sharding->ops->after_step(t->sharding));
+  return mt_model_pack(t->model, t->compute);
+}
+
+/* Puts the log on its way to the host and marks the end of the step. */
+static mk_status send_log(mt_trainer *t) {
+  mt_model *m = t->model;
+  mt_log_slot *slot = &t->slot[t->step % MT_LOG_SLOTS];
+  mk_tensor none = {0};
+  mk_tensor counts = m->moe_layers > 0 ? m->step_counts : none;
+  MK_TRY(t->ctx, mk_step_record(t->compute, &(mk_step_record_args){.state = m->state, .sums = m->sums, .counts = counts,
+                                                                   .log = t->optim.log}));
+  MK_TRY(t->ctx, mk_copy_d2h(t->compute, &slot->log, &t->optim.log));
+  MK_TRY(t->ctx, mk_copy_d2h(t->compute, slot->times, &t->optim.times));
+  return mk_event_record(slot->end, t->compute);
+}
+
+/* Time of the step before the running one, which by now has ended or is about to: the only wait of the host, for log
+ * and clock, outside the step. It travels to the other ranks with the next step's sums. */
+static mk_status take_time(mt_trainer *t) {
+  if (t->step < 2) return MK_OK;
+  mt_log_slot *last = &t->slot[(t->step - 1) % MT_LOG_SLOTS];
+  mk_event *start = t->step == 2 ? t->begin : t->slot[(t->step - 2) % MT_LOG_SLOTS].end;
+  double *own = t->optim.own_times[(t->step + 1) % MT_TIME_SLOTS];
+  MK_TRY(t->ctx, mk_event_sync(last->end, false));
+  MK_TRY(t->ctx, mk_event_elapsed_s(start, last->end, &own[0]));
+  own[1] = 0; /* filled by mt_trainer_comm_time */
+  return MK_OK;
+}
+
+mk_status mt_trainer_finish(mt_trainer *t) {
+  MK_TRY(t->ctx, mt_trainer_reduce(t));
+  MK_TRY(t->ctx, mt_trainer_update(t));
+  MK_TRY(t->ctx, send_log(t));
+  MK_TRY(t->ctx, take_time(t));
+  MK_TRY(t->ctx, mt_comm_poll(t->mesh->world));
+  return mk_device_poll(t->dev);
+}
+
+mk_status mt_trainer_log_read(mt_trainer *t, mk_step_log *out) {
+  mt_log_slot *slot = &t->slot[t->step % MT_LOG_SLOTS];
+  MK_TRY(t->ctx, mk_event_sync(slot->end, false));
+  MK_TRY(t->ctx, mk_device_poll(t->dev));
+  *out = slot->log;
+  return MK_OK;
+}

@@ -1,0 +1,98 @@
+/* Device values on the host, in FP64: for tests, weight files and moemark-golden. Waits for the device; never used
+ * inside a step. */
+#include "kernels/base/heap.h"
+#include "trainer/step/trainer.h"
+
+static double value_at(const void *data, mk_dtype dtype, int64_t i) {
+  switch (dtype) {
+    case MK_F32: return ((const float *)data)[i];
+    case MK_BF16: return mk_bf16_to_f32(((const mk_bf16 *)data)[i]);
+    case MK_F64: return ((const double *)data)[i];
+    case MK_I32: return ((const int32_t *)data)[i];
+    case MK_I64: return (double)((const int64_t *)data)[i];
+    default: return ((const uint8_t *)data)[i];
+  }
+}
+
+static void value_put(void *data, mk_dtype dtype, int64_t i, double value) {
+  switch (dtype) {
+    case MK_F32: ((float *)data)[i] = (float)value; break;
+    case MK_BF16: ((mk_bf16 *)data)[i] = mk_f32_to_bf16((float)value); break;
+    default: ((double *)data)[i] = value; break;
+  }
+}
+
+mk_status mt_trainer_tensor_read(mt_trainer *t, const mk_tensor *tensor, double *out) {
+  mk_context *ctx = t->ctx;
+  mk_status st = MK_OK;
+  void *raw = NULL;
+  int64_t count = mk_tensor_count(tensor);
+  if (count == 0) return MK_OK;
+  MK_TRY_GOTO(ctx, mk_heap_alloc(ctx, mk_tensor_bytes(tensor), &raw), out);
+  MK_TRY_GOTO(ctx, mk_stream_sync(t->comm, false), out);
+  MK_TRY_GOTO(ctx, mk_copy_d2h(t->compute, raw, tensor), out);
+  MK_TRY_GOTO(ctx, mk_stream_sync(t->compute, false), out);
+  for (int64_t i = 0; i < count; i++) out[i] = value_at(raw, tensor->dtype, i);
+out:
+  mk_heap_free(ctx, raw);
+  return st;
+}
+
+static mk_status param_find(mt_trainer *t, const char *name, mt_param **out) {
+  *out = mt_params_by_name(&t->model->params, name);
+  MK_CHECK(t->ctx, *out != NULL, MK_ERR_ARG, "the model has no parameter '%s'", name);
+  return MK_OK;
+}
+
+mk_status mt_trainer_read(mt_trainer *t, const char *name, mt_value which, double *out) {
+  mt_param *p = NULL;
+  MK_TRY(t->ctx, param_find(t, name, &p));
+  const mk_tensor *const by_value[] = {
+      [MT_VALUE_WEIGHT] = &p->w, [MT_VALUE_GRADIENT] = &p->grad, [MT_VALUE_MAIN] = &p->main,
+      [MT_VALUE_M] = &p->m,      [MT_VALUE_V] = &p->v,
+  };
+  return mt_trainer_tensor_read(t, by_value[which], out);
+}
+
+static mk_status upload(mt_trainer *t, const mk_tensor *tensor, const double *values) {
+  mk_context *ctx = t->ctx;
+  mk_status st = MK_OK;
+  void *raw = NULL;
+  MK_TRY_GOTO(ctx, mk_heap_alloc(ctx, mk_tensor_bytes(tensor), &raw), out);
+  for (int64_t i = 0; i < mk_tensor_count(tensor); i++) value_put(raw, tensor->dtype, i, values[i]);
+  MK_TRY_GOTO(ctx, mk_copy_h2d(t->compute, tensor, raw), out);
+  MK_TRY_GOTO(ctx, mk_stream_sync(t->compute, false), out);
+out:
+  mk_heap_free(ctx, raw);
+  return st;
+}
+
+mk_status mt_trainer_write(mt_trainer *t, const char *name, const double *values) {
+  mt_param *p = NULL;
+  MK_TRY(t->ctx, param_find(t, name, &p));
+  MK_TRY(t->ctx, upload(t, &p->w, values));
+  return upload(t, &p->main, values + p->shard_first);
+}
+
+mk_status mt_trainer_weights_changed(mt_trainer *t) {
+  MK_TRY(t->ctx, mt_model_pack(t->model, t->compute));
+  return mk_stream_sync(t->compute, false);
+}
+
+mk_status mt_trainer_evaluate(mt_trainer *t, const int32_t *tokens, const int32_t *labels, double *ce_sum,
+                              double *label_count, void *logits) {
+  mk_context *ctx = t->ctx;
+  mt_model *m = t->model;
+  double sums[MK_SUM_COUNT];
+  mt_pass pass = {.stream = t->compute, .logits_out = logits, .microbatches = 1,
+                  .first_token = t->mesh->plan.dp_rank * m->tokens};
+  MK_TRY(ctx, mk_copy_h2d(t->compute, &m->ids, tokens));
+  MK_TRY(ctx, mk_copy_h2d(t->compute, &m->labels, labels));
+  MK_TRY(ctx, mk_fill(t->compute, &m->eval_sums, 0));
+  MK_TRY(ctx, mt_model_run(m, &pass));
+  MK_TRY(ctx, mk_copy_d2h(t->compute, sums, &m->eval_sums));
+  MK_TRY(ctx, mk_stream_sync(t->compute, false));
+  *ce_sum = sums[MK_SUM_CE] * mt_config_labels(&t->cfg); /* the state's divisor */
+  *label_count = sums[MK_SUM_LABELS];
+  return MK_OK;
+}
