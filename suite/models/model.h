@@ -5,10 +5,11 @@
 #define SUITE_MODELS_MODEL_H
 
 #include "suite/study/diagnostics.h"
+#include "suite/study/paths.h"
 #include "trainer/launch/config.h"
 
-/* Path of a model by name, or of a model file by a path with a slash relative to `folder` (may be NULL). */
-mk_status ms_model_find(mk_context *ctx, const char *folder, const char *name, char *path, size_t bytes);
+/* Path of the file of model `name`. */
+mk_status ms_model_find(mk_context *ctx, const char *name, char path[MS_PATH_BYTES]);
 
 /* Sets all model keys of *cfg, the others stay. Faults go to diag as file:line:col; any gives MK_ERR_CONFIG and leaves
  * *cfg untouched. */

@@ -8,10 +8,14 @@
 
 static bool after(ms_place a, ms_place b) { return a.line > b.line || (a.line == b.line && a.col > b.col); }
 
-static mk_status insert(mk_context *ctx, ms_diagnostics *diag, char *line, ms_place place) {
-  size_t count = (size_t)diag->count + 1;
+static mk_status make_room(mk_context *ctx, ms_diagnostics *diag, int more) {
+  size_t count = (size_t)(diag->count + more);
   MK_TRY(ctx, mk_heap_resize(ctx, &diag->line, count * sizeof *diag->line));
-  MK_TRY(ctx, mk_heap_resize(ctx, &diag->place, count * sizeof *diag->place));
+  return mk_heap_resize(ctx, &diag->place, count * sizeof *diag->place);
+}
+
+static mk_status insert(mk_context *ctx, ms_diagnostics *diag, char *line, ms_place place) {
+  MK_TRY(ctx, make_room(ctx, diag, 1));
   int at = diag->count;
   for (; at > 0 && after(diag->place[at - 1], place); at--) {
     diag->line[at] = diag->line[at - 1];
@@ -34,6 +38,17 @@ mk_status ms_diagnostics_add(mk_context *ctx, ms_diagnostics *diag, const char *
   MK_TRY(ctx, mk_heap_printf(ctx, &line, "%s:%d:%d: error: %s", path, place.line, place.col, text));
   mk_status st = insert(ctx, diag, line, place);
   if (st != MK_OK) mk_heap_free(ctx, line);
+  return st;
+}
+
+mk_status ms_diagnostics_move(mk_context *ctx, ms_diagnostics *from, ms_diagnostics *to) {
+  mk_status st = from->count == 0 ? MK_OK : make_room(ctx, to, from->count);
+  for (int i = 0; st == MK_OK && i < from->count; i++) {
+    to->line[to->count] = from->line[i];
+    to->place[to->count++] = from->place[i];
+  }
+  if (st == MK_OK) from->count = 0;
+  ms_diagnostics_fini(ctx, from);
   return st;
 }
 

@@ -1,4 +1,4 @@
-/* Where data is found: beside the study file, in the source tree, in the installed data folder; never in the current
+/* Where data is found: beside the study file, in the source tree or the installed data folder; never in the current
  * folder. A source tree is the folder above the running program that holds experiments/ and suite/models/, or the one
  * that was configured; the installed folder is ../share/moemark as seen from the program. */
 #ifndef SUITE_STUDY_PATHS_H

@@ -63,15 +63,25 @@ typedef struct ms_expect_fail {
 typedef struct ms_factor_levels {
   char factor[MS_NAME_BYTES];
   char (*level)[MS_NAME_BYTES];
+  ms_place *level_place;
   int count;
   ms_place place;
 } ms_factor_levels;
 
-/* `memory_budget: scaled`: budget = published memory of a device x planned bytes of this case at this scale / planned
- * bytes of the same case at the `published` scale. */
+/* factor: level, where a map names a case. */
+typedef struct ms_case_level {
+  char factor[MS_NAME_BYTES], level[MS_NAME_BYTES];
+  ms_place place;
+} ms_case_level;
+
+/* `memory_budget: scaled` in a scale's set, with the block memory_reference naming one case: budget of a rank =
+ * published memory of a device (system of the scale `published`) x planned bytes of that case here / the same at
+ * `published`. */
 typedef struct ms_memory_reference {
-  bool present;                              /* the scale says memory_budget: scaled */
-  char level[MS_MAX_FACTORS][MS_NAME_BYTES]; /* in factor order */
+  bool scaled;
+  ms_place scaled_place;
+  ms_case_level of[MS_MAX_FACTORS];
+  int n_of;
   ms_place place;
 } ms_memory_reference;
 
@@ -161,7 +171,7 @@ typedef struct ms_claim {
   char says[MS_LINE_BYTES];
   double published;         /* NaN when the source gives none */
   char expr[MS_LINE_BYTES]; /* metric[factor=level,...] / metric[...] */
-  ms_place place;
+  ms_place place, expr_place;
 } ms_claim;
 
 typedef struct ms_study {
