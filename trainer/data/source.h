@@ -1,0 +1,41 @@
+/* What a source of tokens provides; data.c adds ranks, steps and checks. */
+#ifndef TRAINER_DATA_SOURCE_H
+#define TRAINER_DATA_SOURCE_H
+
+#include "trainer/data/data.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct mt_source mt_source;
+
+/* Base of every source (first member). */
+struct mt_source {
+  /* Tokens [seq_len] and labels [seq_len] of training window `window`, or of held-out window `window`. */
+  mk_status (*window)(mt_source *source, int64_t window, bool held_out, int32_t *tokens, int32_t *labels);
+  void (*destroy)(mt_source *source);
+  mk_context *ctx;
+  int64_t seq_len, vocab;
+  bool shift_inside;
+};
+
+mk_status mt_source_random_create(mk_context *ctx, const mt_config *cfg, mt_source **out);
+mk_status mt_source_bytes_create(mk_context *ctx, const mt_config *cfg, mt_source **out);
+mk_status mt_source_tensors_create(mk_context *ctx, const mt_config *cfg, mt_source **out);
+
+/* Fills the common fields. */
+void mt_source_init(mt_source *source, mk_context *ctx, const mt_config *cfg);
+
+/* Tokens that a window reads: seq_len, or one more when every label counts. */
+int64_t mt_source_reads(const mt_source *source);
+
+/* Labels from a window's tokens by the rule of data.h; `next` is the token after the window (unused with shift_inside).
+ */
+void mt_source_label(const mt_source *source, const int32_t *tokens, int32_t next, int32_t *labels);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
