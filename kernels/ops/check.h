@@ -14,6 +14,12 @@
 mk_status mk_check_tensor(mk_stream *stream, const char *op, const char *name, const mk_tensor *t, unsigned dtypes,
                           int n_dims, int64_t d0, int64_t d1, int64_t d2);
 
+/* Requires `t` to be present, of a dtype of `dtypes` and of `count` elements (-1: any) in whatever shape. */
+mk_status mk_check_flat(mk_stream *stream, const char *op, const char *name, const mk_tensor *t, unsigned dtypes,
+                        int64_t count);
+
+#define MK_CHECK_FLAT(stream, op, args, field, dtypes, count) \
+  MK_TRY((stream)->dev->ctx, mk_check_flat((stream), (op), #field, &(args)->field, (dtypes), (count)))
 #define MK_CHECK_1D(stream, op, args, field, dtypes, d0) \
   MK_TRY((stream)->dev->ctx, mk_check_tensor((stream), (op), #field, &(args)->field, (dtypes), 1, (d0), 1, 1))
 #define MK_CHECK_2D(stream, op, args, field, dtypes, d0, d1) \

@@ -12,11 +12,11 @@ extern "C" {
 #endif
 
 typedef struct mk_adamw_args {
-  mk_tensor state;    /* u8 [sizeof(mk_step_state)] */
-  mk_tensor grad;     /* in/out f32 [n]; set to zero when clear_grad */
-  mk_tensor main;     /* in/out f32 [n] */
-  mk_tensor m, v;     /* in/out f32 [n] */
-  mk_tensor compute;  /* optional out bf16 or f32 [n]: the compute copy of main; may alias main when f32 */
+  mk_tensor state;   /* u8 [sizeof(mk_step_state)] */
+  mk_tensor grad;    /* in/out f32 [n]; set to zero when clear_grad */
+  mk_tensor main;    /* in/out f32 [n] */
+  mk_tensor m, v;    /* in/out f32 [n] */
+  mk_tensor compute; /* optional out bf16 or f32 [n]: the compute copy of main; may alias main when f32 */
   float beta1, beta2, eps, weight_decay;
   int32_t clear_grad;
 } mk_adamw_args;

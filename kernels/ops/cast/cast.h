@@ -9,8 +9,8 @@ extern "C" {
 #endif
 
 typedef struct mk_cast_args {
-  mk_tensor x;  /* [n] any shape */
-  mk_tensor y;  /* out, same count */
+  mk_tensor x; /* [n] any shape */
+  mk_tensor y; /* out, same count */
 } mk_cast_args;
 
 mk_status mk_cast(mk_stream *stream, const mk_cast_args *args);

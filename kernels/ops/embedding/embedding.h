@@ -10,16 +10,16 @@ extern "C" {
 #endif
 
 typedef struct mk_embedding_fwd_args {
-  mk_tensor ids;    /* i32 [T], each in [0, V) */
-  mk_tensor table;  /* [V,D] */
-  mk_tensor y;      /* out [T,D]; the product is rounded once */
+  mk_tensor ids;   /* i32 [T], each in [0, V) */
+  mk_tensor table; /* [V,D] */
+  mk_tensor y;     /* out [T,D]; the product is rounded once */
   float scale;
 } mk_embedding_fwd_args;
 
 typedef struct mk_embedding_bwd_args {
-  mk_tensor ids;     /* i32 [T] */
-  mk_tensor dy;      /* [T,D] */
-  mk_tensor dtable;  /* in/out [V,D], accumulated */
+  mk_tensor ids;    /* i32 [T] */
+  mk_tensor dy;     /* [T,D] */
+  mk_tensor dtable; /* in/out [V,D], accumulated */
   float scale;
 } mk_embedding_bwd_args;
 

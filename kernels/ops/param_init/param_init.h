@@ -1,6 +1,7 @@
 /* Initial values as a pure function of (seed, parameter id, global element index): the world size does not matter.
- * normal: truncated normal, mean 0, cut at +-3 std (olmo3-spec 1.5), by inverse-CDF-free rejection on counter draws;
- * constant: value everywhere. Values are rounded to BF16 first when `round_bf16` (Olmo-core draws in BF16). */
+ * normal: truncated normal, mean 0, cut at +-3 std (as Olmo-core 3.0.0 olmo_core/nn/transformer/init.py), drawn as
+ * param_draw.h says; constant: value everywhere. Values are rounded to BF16 first when `round_bf16` (Olmo-core draws in
+ * BF16). */
 #ifndef KERNELS_OPS_PARAM_INIT_PARAM_INIT_H
 #define KERNELS_OPS_PARAM_INIT_PARAM_INIT_H
 
@@ -11,11 +12,11 @@ extern "C" {
 #endif
 
 typedef struct mk_param_init_args {
-  mk_tensor main;         /* out f32 [n] (f64 on ref) */
+  mk_tensor main; /* out f32 [n] (f64 on ref) */
   uint64_t seed;
-  uint32_t param;         /* id of the parameter, from its place in the model */
-  int64_t first;          /* global index of element 0 */
-  float std;              /* 0: constant */
+  uint32_t param; /* id of the parameter, from its place in the model */
+  int64_t first;  /* global index of element 0 */
+  float std;      /* 0: constant */
   float value;
   int32_t round_bf16;
 } mk_param_init_args;

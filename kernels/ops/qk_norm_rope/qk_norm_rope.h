@@ -15,28 +15,28 @@ extern "C" {
 typedef enum mk_qk_norm { MK_QK_NORM_NONE, MK_QK_NORM_HEAD, MK_QK_NORM_FULL } mk_qk_norm;
 
 typedef struct mk_qk_shape {
-  int64_t heads;     /* H */
-  int64_t kv_heads;  /* G, divides H */
-  int64_t head_dim;  /* hd, even */
-  int64_t seq_len;   /* S, divides T */
+  int64_t heads;    /* H */
+  int64_t kv_heads; /* G, divides H */
+  int64_t head_dim; /* hd, even */
+  int64_t seq_len;  /* S, divides T */
 } mk_qk_shape;
 
 typedef struct mk_qk_norm_rope_fwd_args {
-  mk_tensor qkv;     /* [T,(H+2G)*hd] */
-  mk_tensor q_gain;  /* [hd] or [H*hd]; absent with MK_QK_NORM_NONE */
-  mk_tensor k_gain;  /* [hd] or [G*hd] */
-  mk_tensor rope;    /* f32 [S, hd]: cos (hd/2) | sin (hd/2) per position, filled by mk_rope_table (f64 on ref) */
-  mk_tensor out;     /* out [T,(H+2G)*hd]; may alias qkv only when backward is not needed */
-  mk_tensor rstd;    /* out f32 [T,H+G]: head norm uses all columns, full norm columns 0 (q) and 1 (k) */
+  mk_tensor qkv;    /* [T,(H+2G)*hd] */
+  mk_tensor q_gain; /* [hd] or [H*hd]; absent with MK_QK_NORM_NONE */
+  mk_tensor k_gain; /* [hd] or [G*hd] */
+  mk_tensor rope;   /* f32 [S, hd]: cos (hd/2) | sin (hd/2) per position, filled by mk_rope_table (f64 on ref) */
+  mk_tensor out;    /* out [T,(H+2G)*hd]; may alias qkv only when backward is not needed */
+  mk_tensor rstd;   /* out f32 [T,H+G]: head norm uses all columns, full norm columns 0 (q) and 1 (k) */
   mk_qk_shape shape;
   mk_qk_norm norm;
   float eps;
-  float clip;        /* 0 = none */
+  float clip; /* 0 = none */
 } mk_qk_norm_rope_fwd_args;
 
 typedef struct mk_qk_norm_rope_bwd_args {
-  mk_tensor dout;    /* [T,(H+2G)*hd] */
-  mk_tensor qkv;     /* as in forward, before the norm */
+  mk_tensor dout; /* [T,(H+2G)*hd] */
+  mk_tensor qkv;  /* as in forward, before the norm */
   mk_tensor q_gain;
   mk_tensor k_gain;
   mk_tensor rope;
