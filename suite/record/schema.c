@@ -9,6 +9,7 @@ static const struct {
   const char *name; /* NULL: no schema column */
   const char *columns;
 } SCHEMA[MS_CSV_KINDS] = {
+    [MS_CSV_LAUNCHES] = {"moemark/launches/1", "schema,order,case,launch,status,code,wall_s,tok_s,folder,message"},
     [MS_CSV_RUNS] =
         {"moemark/runs/1",
          "schema,run_id,study,scale,case,kind,system,device_kind,devices,ranks,nodes,@factors,model,shard,ep,"

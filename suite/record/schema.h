@@ -6,6 +6,7 @@
 #include "suite/record/csv.h"
 
 typedef enum ms_csv_kind {
+  MS_CSV_LAUNCHES,  /* a row a planned launch: its state and where its logs are */
   MS_CSV_RUNS,      /* a row a launch; the study's factors follow `nodes` */
   MS_CSV_STEPS,     /* a row a step */
   MS_CSV_EVALS,     /* a row a held-out evaluation */

@@ -1,0 +1,51 @@
+/* Look-ups over a run's launches. */
+#include "suite/run/run.h"
+
+#include <string.h>
+
+#include "kernels/base/heap.h"
+
+void ms_run_destroy(mk_context *ctx, ms_run *run) {
+  if (run == NULL) return;
+  for (int i = 0; i < run->n_launches; i++)
+    ms_records_destroy(ctx, run->launches[i].records);
+  mk_heap_free(ctx, run->launches);
+  mk_heap_free(ctx, run);
+}
+
+const char *ms_case_kind(const ms_case *c) {
+  if (c->peer[0] != '\0') return "measured";
+  if (strcmp(c->config.device, "sim") == 0) return "simulated";
+  return c->config.precision == MT_MXFP8 && strcmp(c->config.device, "cuda") != 0 ? "emulated" : "measured";
+}
+
+static bool is_ok(const ms_launch *l) { return strcmp(l->status, "ok") == 0; }
+
+int ms_run_ended(const ms_run *run, int case_index) {
+  int count = 0;
+  for (int i = 0; i < run->n_launches; i++) {
+    count += run->launches[i].case_index == case_index && run->launches[i].records != NULL;
+  }
+  return count;
+}
+
+int ms_run_failed(const ms_run *run, int case_index, const ms_launch **first) {
+  int count = 0;
+  *first = NULL;
+  for (int i = 0; i < run->n_launches; i++) {
+    const ms_launch *l = &run->launches[i];
+    if (l->case_index != case_index || l->records == NULL || is_ok(l)) continue;
+    if (count == 0) *first = l;
+    count += 1;
+  }
+  return count;
+}
+
+int ms_run_values(const ms_run *run, int case_index, int metric, double *values) {
+  int count = 0;
+  for (int i = 0; i < run->n_launches; i++) {
+    const ms_launch *l = &run->launches[i];
+    if (l->case_index == case_index && l->records != NULL && is_ok(l)) values[count++] = l->value[metric];
+  }
+  return count;
+}
