@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "kernels/base/heap.h"
+#include "kernels/device/cpu/gemm.h"
 
 enum { SEED = 20240601 };
 
@@ -19,7 +20,8 @@ typedef struct values {
 
 typedef struct run_setup {
   mk_device_config config;
-  bool exact; /* same bits as the first run */
+  bool exact;  /* same bits as the first run */
+  bool native; /* only for cases with both kernels, where this machine has the native one */
 } run_setup;
 
 static const char *describe(const conf_case *c, const conf_point *p, const mk_device_config *config, char *text,
@@ -104,6 +106,7 @@ static void check_point(const conf_case *c, const conf_point *p) {
       {.config = {.name = "cpu", .threads = 2, .guard = true}, .exact = true},
       {.config = {.name = "cpu_async", .threads = 2, .seed = SEED}, .exact = true},
       {.config = {.name = "cpu", .threads = 2, .kernel = MK_KERNEL_WIDENED}, .exact = !c->both_kernels},
+      {.config = {.name = "cpu", .threads = 2, .kernel = MK_KERNEL_NATIVE}, .native = true},
   };
   const mk_device_config ref = {.name = "ref"};
   double bound = p->dtype == MK_BF16 ? c->nmse_bf16 : c->nmse_f32;
@@ -113,6 +116,7 @@ static void check_point(const conf_case *c, const conf_point *p) {
   for (int s = 0; s < (int)(sizeof setups / sizeof setups[0]); s++) {
     char what[256];
     values got;
+    if (setups[s].native && !(c->both_kernels && mk_cpu_gemm_may_use(MK_GEMM_ISA_AVX512))) continue;
     describe(c, p, &setups[s].config, what, sizeof what);
     run_case(c, p, &setups[s].config, &got);
     ck_assert_int_eq(got.n, want.n);

@@ -30,7 +30,7 @@ typedef struct conf_case {
   double nmse_f32; /* bounds on sum (got-want)^2 / sum want^2 of every floating output; integers must be equal */
   double nmse_bf16;
   bool threads_matter; /* the header allows results that depend on the number of threads */
-  bool both_kernels;   /* also run with the widened GEMM, against the same bound */
+  bool both_kernels;   /* also run with the widened and the native GEMM, each against the bound */
 } conf_case;
 
 /* Runs one case over all its points; ends the test with op, shape, dtype, seed, index, expected and got. */

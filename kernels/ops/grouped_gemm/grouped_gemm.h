@@ -11,26 +11,26 @@ extern "C" {
 #endif
 
 typedef struct mk_grouped_gemm_fwd_args {
-  mk_tensor x;        /* [rows_max,K] */
-  mk_tensor w;        /* [E,N,K] */
-  mk_tensor packed;   /* optional, from linear_pack */
-  mk_tensor offsets;  /* i32 [E+1], ascending, offsets[0] = 0, offsets[E] <= rows_max */
-  mk_tensor y;        /* out [rows_max,N] */
+  mk_tensor x;       /* [rows_max,K] */
+  mk_tensor w;       /* [E,N,K] */
+  mk_tensor packed;  /* optional, from linear_pack */
+  mk_tensor offsets; /* i32 [E+1], ascending, offsets[0] = 0, offsets[E] <= rows_max */
+  mk_tensor y;       /* out [rows_max,N] */
 } mk_grouped_gemm_fwd_args;
 
 typedef struct mk_grouped_gemm_dgrad_args {
-  mk_tensor dy;       /* [rows_max,N] */
-  mk_tensor w;        /* [E,N,K] */
-  mk_tensor packed;   /* optional */
-  mk_tensor offsets;  /* i32 [E+1] */
-  mk_tensor dx;       /* out [rows_max,K] */
+  mk_tensor dy;      /* [rows_max,N] */
+  mk_tensor w;       /* [E,N,K] */
+  mk_tensor packed;  /* optional */
+  mk_tensor offsets; /* i32 [E+1] */
+  mk_tensor dx;      /* out [rows_max,K] */
 } mk_grouped_gemm_dgrad_args;
 
 typedef struct mk_grouped_gemm_wgrad_args {
-  mk_tensor dy;       /* [rows_max,N] */
-  mk_tensor x;        /* [rows_max,K] */
-  mk_tensor offsets;  /* i32 [E+1] */
-  mk_tensor dw;       /* in/out f32 [E,N,K], accumulated; empty groups add nothing */
+  mk_tensor dy;      /* [rows_max,N] */
+  mk_tensor x;       /* [rows_max,K] */
+  mk_tensor offsets; /* i32 [E+1] */
+  mk_tensor dw;      /* in/out f32 [E,N,K], accumulated; empty groups add nothing */
 } mk_grouped_gemm_wgrad_args;
 
 mk_status mk_grouped_gemm_fwd(mk_stream *stream, const mk_grouped_gemm_fwd_args *args);

@@ -12,29 +12,29 @@ extern "C" {
 #endif
 
 typedef struct mk_linear_pack_args {
-  mk_tensor w;       /* [N,K], or [E,N,K] for grouped GEMM */
-  mk_tensor packed;  /* out u8 [mk_gemm_pack_bytes]; holds what fwd and dgrad need */
+  mk_tensor w;      /* [N,K], or [E,N,K] for grouped GEMM */
+  mk_tensor packed; /* out u8 [mk_gemm_pack_bytes]; holds what fwd and dgrad need */
 } mk_linear_pack_args;
 
 typedef struct mk_linear_fwd_args {
-  mk_tensor x;       /* [T,K] */
-  mk_tensor w;       /* [N,K] */
-  mk_tensor packed;  /* optional */
-  mk_tensor y;       /* out [T,N]; bf16 or f32 */
+  mk_tensor x;      /* [T,K] */
+  mk_tensor w;      /* [N,K] */
+  mk_tensor packed; /* optional */
+  mk_tensor y;      /* out [T,N]; bf16 or f32 */
 } mk_linear_fwd_args;
 
 typedef struct mk_linear_dgrad_args {
-  mk_tensor dy;      /* [T,N] */
-  mk_tensor w;       /* [N,K] */
-  mk_tensor packed;  /* optional */
-  mk_tensor add;     /* optional [T,K], added before rounding; may alias dx */
-  mk_tensor dx;      /* out [T,K] */
+  mk_tensor dy;     /* [T,N] */
+  mk_tensor w;      /* [N,K] */
+  mk_tensor packed; /* optional */
+  mk_tensor add;    /* optional [T,K], added before rounding; may alias dx */
+  mk_tensor dx;     /* out [T,K] */
 } mk_linear_dgrad_args;
 
 typedef struct mk_linear_wgrad_args {
-  mk_tensor dy;  /* [T,N] */
-  mk_tensor x;   /* [T,K] */
-  mk_tensor dw;  /* in/out f32 [N,K], accumulated: dw += dy^T x */
+  mk_tensor dy; /* [T,N] */
+  mk_tensor x;  /* [T,K] */
+  mk_tensor dw; /* in/out f32 [N,K], accumulated: dw += dy^T x */
 } mk_linear_wgrad_args;
 
 mk_status mk_linear_pack(mk_stream *stream, const mk_linear_pack_args *args);

@@ -1,0 +1,133 @@
+/* Tiles through dnnl_sgemm. FP32 operands are used where they lie; BF16 operands are widened block by block into the
+ * thread's scratch, which stays in its second-level cache: a product of two BF16 numbers is exact in FP32.
+ *
+ * Scratch: accumulator ROWS x COLS, then the block of a, then the block of b. The reduction goes in steps that fit. */
+#include <oneapi/dnnl/dnnl.h>
+
+#include "kernels/device/cpu/gemm_parts.h"
+#include "kernels/device/cpu/vector.h"
+
+enum {
+  STEP_A = 1024, /* columns of a widened at once, with weights in FP32 */
+  STEP_B = 256,  /* when the weights are widened as well */
+};
+
+bool mk_cpu_sgemm(char trans_a, char trans_b, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
+                  const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
+  return dnnl_sgemm(trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc) == dnnl_success;
+}
+
+MK_VECTOR static void widen(const mk_bf16 *restrict src, float *restrict dst, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++)
+    dst[i] = mk_bf16_to_f32(src[i]);
+}
+
+MK_VECTOR static void narrow(const float *restrict src, mk_bf16 *restrict dst, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++)
+    dst[i] = mk_f32_to_bf16(src[i]);
+}
+
+void mk_cpu_rows_load(const void *src, mk_dtype dtype, int64_t ld, int64_t rows, int64_t cols, float *dst,
+                      int64_t dst_ld) {
+  for (int64_t r = 0; r < rows; r++) {
+    if (dtype == MK_BF16) {
+      widen((const mk_bf16 *)src + r * ld, dst + r * dst_ld, cols);
+    } else {
+      memcpy(dst + r * dst_ld, (const float *)src + r * ld, (size_t)cols * sizeof *dst);
+    }
+  }
+}
+
+void mk_cpu_rows_store(const float *src, int64_t src_ld, int64_t rows, int64_t cols, void *dst, mk_dtype dtype,
+                       int64_t ld) {
+  for (int64_t r = 0; r < rows; r++) {
+    if (dtype == MK_BF16) {
+      narrow(src + r * src_ld, (mk_bf16 *)dst + r * ld, cols);
+    } else {
+      memcpy((float *)dst + r * ld, src + r * src_ld, (size_t)cols * sizeof *src);
+    }
+  }
+}
+
+typedef struct block {
+  const float *data;
+  int64_t ld;
+} block;
+
+/* A block of a matrix as floats: in place when it is stored so, else widened into *scratch, which moves on. */
+static block take(const mk_tensor *t, int64_t offset, int64_t ld, int64_t rows, int64_t cols, float **scratch) {
+  const void *at = mk_gemm_at(t, offset);
+  if (t->dtype == MK_F32) return (block){.data = at, .ld = ld};
+  block out = {.data = *scratch, .ld = cols};
+  mk_cpu_rows_load(at, t->dtype, ld, rows, cols, *scratch, cols);
+  *scratch += rows * cols;
+  return out;
+}
+
+static int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static bool wgrad_tile(const mk_gemm_plan *plan, const mk_gemm_task *task, float *scratch) {
+  const mk_gemm_call *call = plan->call;
+  float *c = mk_gemm_at(&call->c, mk_gemm_weight_offset(task->group, call->n, call->k, task->col, task->inner));
+  for (int64_t done = 0; done < task->rows; done += plan->tiles.rows) {
+    int64_t rows = min(plan->tiles.rows, task->rows - done), row = task->row + done;
+    float *free_scratch = scratch;
+    block a = take(&call->a, mk_gemm_row_offset(row, task->col, call->n), call->n, rows, task->cols, &free_scratch);
+    block b = take(&call->b, mk_gemm_row_offset(row, task->inner, call->k), call->k, rows, task->inners, &free_scratch);
+    if (!mk_cpu_sgemm('T', 'N', task->cols, task->inners, rows, 1, a.data, a.ld, b.data, b.ld, 1, c, call->k)) {
+      return false;
+    }
+    if (rows == task->rows) break; /* tiles.rows may be INT64_MAX */
+  }
+  return true;
+}
+
+/* Weights in FP32: packed if there is a copy. */
+static mk_tensor weights(const mk_gemm_call *call) {
+  if (call->b.dtype == MK_F32 || !mk_tensor_present(&call->packed)) return call->b;
+  mk_tensor w = call->b;
+  w.data = call->packed.data;
+  w.dtype = MK_F32;
+  return w;
+}
+
+/* One step of the reduction, columns [at, at + len) of a. */
+static bool reduce_step(const mk_gemm_call *call, const mk_tensor *w, const mk_gemm_task *task, int64_t at, int64_t len,
+                        float beta, float *acc, int64_t ld, float *scratch) {
+  int64_t whole = mk_gemm_reduction(call);
+  block a = take(&call->a, mk_gemm_row_offset(task->row, at, whole), whole, task->rows, len, &scratch);
+  if (call->kind == MK_GEMM_FWD) {
+    int64_t offset = mk_gemm_weight_offset(task->group, call->n, call->k, task->col, at);
+    block b = take(w, offset, call->k, task->cols, len, &scratch);
+    return mk_cpu_sgemm('N', 'T', task->rows, task->cols, len, 1, a.data, a.ld, b.data, b.ld, beta, acc, ld);
+  }
+  int64_t offset = mk_gemm_weight_offset(task->group, call->n, call->k, at, task->col);
+  block b = take(w, offset, call->k, len, task->cols, &scratch);
+  return mk_cpu_sgemm('N', 'N', task->rows, task->cols, len, 1, a.data, a.ld, b.data, b.ld, beta, acc, ld);
+}
+
+bool mk_gemm_float_tile(const mk_gemm_plan *plan, const mk_gemm_task *task, float *scratch) {
+  const mk_gemm_call *call = plan->call;
+  if (call->kind == MK_GEMM_WGRAD) return wgrad_tile(plan, task, scratch);
+  mk_tensor w = weights(call);
+  int64_t out = mk_gemm_out_cols(call), whole = mk_gemm_reduction(call), step = whole;
+  int64_t c_offset = mk_gemm_row_offset(task->row, task->col, out);
+  if (call->a.dtype != MK_F32) step = STEP_A;
+  if (w.dtype != MK_F32) step = STEP_B;
+  float *acc = call->c.dtype == MK_F32 ? mk_gemm_at(&call->c, c_offset) : scratch;
+  int64_t ld = call->c.dtype == MK_F32 ? out : task->cols;
+  bool add = mk_tensor_present(&call->add);
+  if (add && mk_gemm_at(&call->add, c_offset) != (void *)acc) {
+    mk_cpu_rows_load(mk_gemm_at(&call->add, c_offset), call->add.dtype, out, task->rows, task->cols, acc, ld);
+  }
+  float *blocks = scratch + (call->c.dtype == MK_F32 ? 0 : task->rows * task->cols);
+  for (int64_t at = 0; at < whole; at += step) {
+    float beta = add || at > 0 ? 1 : 0;
+    if (!reduce_step(call, &w, task, at, min(step, whole - at), beta, acc, ld, blocks)) return false;
+  }
+  if (acc == scratch)
+    mk_cpu_rows_store(acc, ld, task->rows, task->cols, mk_gemm_at(&call->c, c_offset), call->c.dtype, out);
+  return true;
+}
