@@ -37,3 +37,11 @@ void mk_log_error(const mk_context *ctx, bool frames) {
     mk_log(ctx, "  at %s:%d", ctx->error.frames[i].file, ctx->error.frames[i].line);
   }
 }
+
+void mk_log_status(const mk_context *ctx, const char *text) {
+  char line[512];
+  (void)ctx;
+  int used = snprintf(line, sizeof line, "\r\033[K%.400s", text);
+  ssize_t written = used > 0 ? write(STDERR_FILENO, line, (size_t)used) : 0;
+  (void)written;
+}

@@ -34,7 +34,10 @@ void mk_device_destroy(mk_device *dev) {
   if (dev != NULL) dev->ops->destroy(dev);
 }
 
-void mk_device_describe(mk_device *dev, char *text, size_t bytes) { dev->ops->describe(dev, text, bytes); }
+void mk_device_info_get(mk_device *dev, mk_device_info *out) {
+  *out = (mk_device_info){0};
+  dev->ops->info(dev, out);
+}
 
 /* ---- streams and launches ---- */
 
@@ -47,19 +50,26 @@ void mk_stream_destroy(mk_stream *stream) {
   if (stream != NULL) stream->dev->ops->stream_destroy(stream);
 }
 
+static void count_work(mk_device *dev, mk_op_id op, const void *args) {
+  mk_op_stats *stats = &dev->stats[op];
+  const mk_roofline *roof = &dev->roofline;
+  mk_work work = mk_op_work(op, args, -1);
+  double peak = work.gemm ? roof->gemm_flops : roof->other_flops;
+  double compute_s = peak > 0 ? work.flops / peak : 0;
+  double memory_s = roof->bytes_per_s > 0 ? work.bytes / roof->bytes_per_s : 0;
+  stats->flops += work.flops;
+  stats->bytes += work.bytes;
+  stats->bound_s += compute_s > memory_s ? compute_s : memory_s;
+}
+
 mk_status mk_stream_launch(mk_stream *stream, mk_op_id op, const void *args, size_t args_bytes) {
   mk_device *dev = stream->dev;
   MK_CHECK(dev->ctx, args_bytes <= MK_MAX_ARGS_BYTES, MK_ERR_ARG, "%s: arguments of %zu bytes exceed the limit of %d",
            mk_op_name(op), args_bytes, MK_MAX_ARGS_BYTES);
   dev->ring[dev->launches % MK_LAUNCH_RING] = op;
   dev->launches += 1;
-  mk_op_stats *stats = &dev->stats[op];
-  stats->calls += 1;
-  if (dev->config.profile) {
-    mk_work work = mk_op_work(op, args, -1);
-    stats->flops += work.flops;
-    stats->bytes += work.bytes;
-  }
+  dev->stats[op].calls += 1;
+  if (dev->config.profile) count_work(dev, op, args);
   MK_TRY(dev->ctx, dev->ops->launch(stream, op, args, args_bytes));
   return MK_OK;
 }

@@ -68,7 +68,24 @@ typedef struct mk_op_stats {
   double seconds;  /* profile mode only */
   double flops;
   double bytes;
+  double bound_s;  /* profile mode with a roofline: sum over calls of max(flops / peak, bytes / bandwidth) */
 } mk_op_stats;
+
+/* Measured rates of the machine, for the bound; zero = unknown. */
+typedef struct mk_roofline {
+  double gemm_flops;         /* FLOP/s of the GEMM kernel in use */
+  double other_flops;        /* FLOP/s of everything else */
+  double bytes_per_s;
+} mk_roofline;
+
+/* What a device is, for records. */
+typedef struct mk_device_info {
+  char text[256];    /* one line with all of it */
+  char isa[32];      /* best instruction set that matters */
+  char kernel[32];   /* GEMM kernel for BF16: native or widened */
+  char library[64];  /* GEMM library and version */
+  int threads;
+} mk_device_info;
 
 typedef struct mk_device_ops {
   const char *name;
@@ -91,7 +108,7 @@ typedef struct mk_device_ops {
   mk_status (*poll)(mk_device *dev);
   void *(*stream_native)(mk_stream *stream);
   size_t (*gemm_pack_bytes)(mk_device *dev, mk_dtype dtype, int64_t groups, int64_t n, int64_t k);
-  void (*describe)(mk_device *dev, char *text, size_t bytes);
+  void (*info)(mk_device *dev, mk_device_info *out);
   void (*destroy)(mk_device *dev);
 } mk_device_ops;
 
@@ -109,6 +126,7 @@ struct mk_device {
   int64_t launches;
   mk_op_id ring[MK_LAUNCH_RING];    /* last launches, for error messages */
   mk_op_stats stats[MK_OP_COUNT];
+  mk_roofline roofline;             /* set by the caller before profiling */
 };
 
 struct mk_stream {
@@ -126,8 +144,7 @@ enum { MK_COPY_H2D, MK_COPY_D2H, MK_COPY_D2D };
 mk_status mk_device_create(mk_context *ctx, const mk_device_config *config, mk_device **out);
 void mk_device_destroy(mk_device *dev);
 
-/* One line: backend, threads, GEMM kernel chosen, ISA, library version. */
-void mk_device_describe(mk_device *dev, char *text, size_t bytes);
+void mk_device_info_get(mk_device *dev, mk_device_info *out);
 
 /* Device memory of a category, zero-filled, 64-byte aligned. MK_ERR_MEMORY names category, request, use and budget. */
 mk_status mk_device_alloc(mk_device *dev, mk_memory category, size_t bytes, void **out);

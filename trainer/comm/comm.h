@@ -124,6 +124,9 @@ mk_status mt_comm_trace_create(mk_context *ctx, mt_comm *inner, const char *path
 /* True when the process was started by an MPI launcher with more than one rank. */
 bool mt_comm_mpi_launched(void);
 
+/* Rank that the launcher gave this process, known before MPI starts; 0 without a launcher. For messages. */
+int mt_comm_mpi_launched_rank(void);
+
 #ifdef __cplusplus
 }
 #endif

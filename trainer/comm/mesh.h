@@ -15,17 +15,17 @@ extern "C" {
 #endif
 
 typedef struct mt_mesh_config {
-  int ep;           /* ranks that share the experts of a layer */
-  int pp;           /* pipeline stages */
-  int64_t experts;  /* routed experts of a layer; 0 = dense model, which takes ep 1 only */
+  int ep;          /* ranks that share the experts of a layer */
+  int pp;          /* pipeline stages */
+  int64_t experts; /* routed experts of a layer; 0 = dense model, which takes ep 1 only */
 } mt_mesh_config;
 
 /* Where one rank stands. */
 typedef struct mt_mesh_plan {
   int world, rank;
-  int dp, dp_rank;        /* dense group: all ranks of the stage */
-  int ep, ep_rank;        /* owns experts [ep_rank * experts / ep, (ep_rank + 1) * experts / ep) */
-  int ep_dp, ep_dp_rank;  /* ranks holding the same experts */
+  int dp, dp_rank;       /* dense group: all ranks of the stage */
+  int ep, ep_rank;       /* owns experts [ep_rank * experts / ep, (ep_rank + 1) * experts / ep) */
+  int ep_dp, ep_dp_rank; /* ranks holding the same experts */
   int pp, pp_rank;
 } mt_mesh_plan;
 
@@ -35,19 +35,19 @@ typedef enum mt_mesh_kind { MT_MESH_WORLD, MT_MESH_DENSE, MT_MESH_EXPERT, MT_MES
  * ep must divide experts. */
 mk_status mt_mesh_plan_make(mk_context *ctx, int world, int rank, const mt_mesh_config *config, mt_mesh_plan *out);
 
-/* Pure. Global ranks of the own group of this kind, ascending, into ranks [at most world]; returns their number. The own
- * place in the list is dp_rank, ep_dp_rank, ep_rank or pp_rank. */
+/* Pure. Global ranks of the own group of this kind, ascending, into ranks [at most world]; returns their number. The
+ * own place in the list is dp_rank, ep_dp_rank, ep_rank or pp_rank. */
 int mt_mesh_group(const mt_mesh_plan *plan, mt_mesh_kind kind, int *ranks);
 
 /* One communicator per purpose; groups of one rank included, so that callers need no special case. */
 typedef struct mt_mesh {
   mt_mesh_plan plan;
-  mt_comm *world;    /* borrowed */
-  mt_comm *dense;    /* "dense": gradients of everything but experts; the loss */
-  mt_comm *expert;   /* "expert": gradients of the experts (ep_dp) */
-  mt_comm *ep;       /* "ep": token exchange */
-  mt_comm *pp;       /* "pp": activations, to the next stage */
-  mt_comm *pp_back;  /* "pp_back": gradients, to the previous stage */
+  mt_comm *world;   /* borrowed */
+  mt_comm *dense;   /* "dense": gradients of everything but experts; the loss */
+  mt_comm *expert;  /* "expert": gradients of the experts (ep_dp) */
+  mt_comm *ep;      /* "ep": token exchange */
+  mt_comm *pp;      /* "pp": activations, to the next stage */
+  mt_comm *pp_back; /* "pp_back": gradients, to the previous stage */
 } mt_mesh;
 
 /* Collective over world. */

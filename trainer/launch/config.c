@@ -146,8 +146,3 @@ int64_t mt_config_microbatches(const mt_config *cfg) {
 }
 
 int64_t mt_config_moe_layers(const mt_config *cfg) { return cfg->layers - cfg->dense_layers; }
-
-double mt_config_labels(const mt_config *cfg) {
-  double tokens = (double)cfg->global_tokens;
-  return cfg->label_shift_inside ? tokens / (double)cfg->seq_len * (double)(cfg->seq_len - 1) : tokens;
-}

@@ -145,9 +145,6 @@ int64_t mt_config_dp(const mt_config *cfg);            /* data-parallel ranks of
 int64_t mt_config_microbatches(const mt_config *cfg);  /* per rank and step */
 int64_t mt_config_moe_layers(const mt_config *cfg);
 
-/* Labels of a step over all ranks: all tokens, or all but the last of each sequence. The loss divisor. */
-double mt_config_labels(const mt_config *cfg);
-
 #ifdef __cplusplus
 }
 #endif

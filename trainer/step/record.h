@@ -27,7 +27,7 @@ typedef struct mt_recorder mt_recorder;
 /* What the start line says; filled by the step loop after planning. */
 typedef struct mt_run_info {
   int ranks;
-  const char *describe;  /* mk_device_describe */
+  mk_device_info device;
   int64_t params_total, params_active;
   double flop_token;     /* Olmo-core 3 convention */
   size_t planned_bytes[MK_MEM_COUNT];
@@ -55,7 +55,7 @@ mk_status mt_recorder_create(mk_context *ctx, const char *folder, mt_recorder **
 mk_status mt_recorder_start(mt_recorder *rec, const mt_config *cfg, const mt_run_info *info);
 mk_status mt_recorder_step(mt_recorder *rec, const mt_config *cfg, const mk_step_log *log, const mt_step_times *times);
 mk_status mt_recorder_eval(mt_recorder *rec, int64_t step, double time_s, int64_t tokens, double loss);
-mk_status mt_recorder_op(mt_recorder *rec, const char *name, const mk_op_stats *stats, double bound_s);
+mk_status mt_recorder_op(mt_recorder *rec, const char *name, const mk_op_stats *stats);
 mk_status mt_recorder_end(mt_recorder *rec, const mt_run_end *end);
 void mt_recorder_destroy(mt_recorder *rec);
 

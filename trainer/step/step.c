@@ -2,6 +2,7 @@
  * says so) and looks at a step's log when the next one is under way. */
 #include <string.h>
 
+#include "trainer/data/data.h"
 #include "trainer/step/trainer.h"
 
 static mk_status unit_done(void *user, int unit) {
@@ -12,9 +13,9 @@ static mk_status unit_done(void *user, int unit) {
 }
 
 mk_status mt_trainer_begin(mt_trainer *t) {
-  if (t->step == 0) MK_TRY(t->ctx, mk_event_record(t->begin, t->compute));
   t->step += 1;
   t->running = 0;
+  MK_TRY(t->ctx, mk_event_record(t->slot[t->step % MT_LOG_SLOTS].start, t->compute));
   return mt_optim_begin(&t->optim, t->compute, t->step);
 }
 
@@ -34,7 +35,7 @@ mk_status mt_trainer_microbatch(mt_trainer *t, const int32_t *tokens, const int3
            (long long)t->microbatches);
   MK_TRY(t->ctx, upload(t, tokens, labels));
   mt_pass pass = {.stream = t->compute, .train = true, .unit_done = unit_done, .user = t,
-                  .first_token = (t->running * plan->dp + plan->dp_rank) * t->model->tokens,
+                  .first_token = mt_data_first_token(&t->cfg, plan->dp_rank, t->running),
                   .microbatches = t->microbatches * plan->dp};
   MK_TRY(t->ctx, mt_model_run(t->model, &pass));
   t->running += 1;
@@ -65,16 +66,18 @@ static mk_status send_log(mt_trainer *t) {
   return mk_event_record(slot->end, t->compute);
 }
 
-/* Time of the step before the running one, which by now has ended or is about to: the only wait of the host, for log
- * and clock, outside the step. It travels to the other ranks with the next step's sums. */
+/* Waits, outside the step, until the step before the running one has ended, and takes its time: the host runs at most
+ * one step ahead. The time travels to the other ranks with the sums of the coming step. */
 static mk_status take_time(mt_trainer *t) {
   if (t->step < 2) return MK_OK;
-  mt_log_slot *last = &t->slot[(t->step - 1) % MT_LOG_SLOTS];
-  mk_event *start = t->step == 2 ? t->begin : t->slot[(t->step - 2) % MT_LOG_SLOTS].end;
-  double *own = t->optim.own_times[(t->step + 1) % MT_TIME_SLOTS];
-  MK_TRY(t->ctx, mk_event_sync(last->end, false));
-  MK_TRY(t->ctx, mk_event_elapsed_s(start, last->end, &own[0]));
-  own[1] = 0; /* filled by mt_trainer_comm_time */
+  return mt_trainer_time_read(t, t->step - 1, t->optim.own_times[(t->step + 1) % MT_TIME_SLOTS]);
+}
+
+mk_status mt_trainer_time_read(mt_trainer *t, int64_t step, double own[2]) {
+  mt_log_slot *slot = &t->slot[step % MT_LOG_SLOTS];
+  MK_TRY(t->ctx, mk_event_sync(slot->end, false));
+  MK_TRY(t->ctx, mk_event_elapsed_s(slot->start, slot->end, &own[0]));
+  own[1] = own[0] - slot->comm_s;
   return MK_OK;
 }
 

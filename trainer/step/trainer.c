@@ -2,6 +2,7 @@
 #include "trainer/step/trainer.h"
 
 #include "kernels/base/heap.h"
+#include "trainer/data/data.h"
 
 static mk_status create_device(mt_trainer *t) {
   const mt_config *c = &t->cfg;
@@ -36,17 +37,17 @@ static mk_status create_host(mt_trainer *t) {
   size_t ring = (size_t)(2 * t->microbatches * t->model->tokens);
   MK_TRY(ctx, mk_heap_array(ctx, ring, sizeof(int32_t), &t->ids));
   MK_TRY(ctx, mk_heap_array(ctx, ring, sizeof(int32_t), &t->labels));
-  MK_TRY(ctx, mk_event_create(t->dev, &t->begin));
   for (int i = 0; i < MT_LOG_SLOTS; i++) {
     size_t times = (size_t)(2 * t->mesh->plan.dp);
     MK_TRY(ctx, mk_heap_array(ctx, times, sizeof(double), &t->slot[i].times));
+    MK_TRY(ctx, mk_event_create(t->dev, &t->slot[i].start));
     MK_TRY(ctx, mk_event_create(t->dev, &t->slot[i].end));
   }
   return MK_OK;
 }
 
 static mk_status init_state(mt_trainer *t) {
-  mk_step_state state = {.loss_divisor = mt_config_labels(&t->cfg)};
+  mk_step_state state = {.loss_divisor = (double)mt_data_labels_per_step(&t->cfg)};
   MK_TRY(t->ctx, mk_copy_h2d(t->compute, &t->model->state, &state));
   MK_TRY(t->ctx, mt_model_init(t->model, t->compute));
   return mk_stream_sync(t->compute, false);
@@ -80,9 +81,9 @@ void mt_trainer_destroy(mt_trainer *t) {
   mk_stream_destroy(t->compute);
   for (int i = 0; i < MT_LOG_SLOTS; i++) {
     mk_event_destroy(t->slot[i].end);
+    mk_event_destroy(t->slot[i].start);
     mk_heap_free(ctx, t->slot[i].times);
   }
-  mk_event_destroy(t->begin);
   mk_heap_free(ctx, t->labels);
   mk_heap_free(ctx, t->ids);
   mt_sharding_destroy(t->sharding);

@@ -13,8 +13,9 @@ enum { MT_LOG_SLOTS = 4 };
 
 /* Host side of a step's log; complete once the event of the slot has passed. */
 typedef struct mt_log_slot {
-  mk_event *end;      /* recorded at the step's end */
+  mk_event *start, *end; /* recorded at the step's begin and end */
   mk_step_log log;
+  double comm_s;         /* time of this step that the compute stream spent in communication; 0 where unknown */
   double *times;      /* [2 * dp] time and compute time of every data-parallel rank, of the step two before */
 } mt_log_slot;
 
@@ -34,7 +35,6 @@ typedef struct mt_trainer {
   int64_t running;           /* microbatch of the running step */
   int32_t *ids, *labels;     /* host ring, 2 * microbatches * T: valid until the stream has passed */
   mt_log_slot slot[MT_LOG_SLOTS];
-  mk_event *begin;           /* start of the first step */
 } mt_trainer;
 
 /* Device, mesh, memory plan, streams and initial weights. MK_ERR_MEMORY before anything large is allocated when the
@@ -53,6 +53,9 @@ mk_status mt_trainer_reduce(mt_trainer *t);
 /* Only the second half. */
 mk_status mt_trainer_update(mt_trainer *t);
 
+/* Waits for a step's end (one of the last MT_LOG_SLOTS) and gives this rank's time and compute time, in seconds. */
+mk_status mt_trainer_time_read(mt_trainer *t, int64_t step, double own[2]);
+
 /* Waits for the last finished step and copies its log (tests). */
 mk_status mt_trainer_log_read(mt_trainer *t, mk_step_log *out);
 
@@ -66,6 +69,8 @@ mk_status mt_trainer_evaluate(mt_trainer *t, const int32_t *tokens, const int32_
 typedef enum mt_value { MT_VALUE_WEIGHT, MT_VALUE_GRADIENT, MT_VALUE_MAIN, MT_VALUE_M, MT_VALUE_V } mt_value;
 mk_status mt_trainer_read(mt_trainer *t, const char *name, mt_value which, double *out);
 mk_status mt_trainer_write(mt_trainer *t, const char *name, const double *values);
+/* Elements [first, first + count) of the global parameter, all of them owned here: compute copy and main. */
+mk_status mt_trainer_write_range(mt_trainer *t, const mt_param *p, int64_t first, int64_t count, const float *values);
 /* After writes: remakes the packed GEMM copies. */
 mk_status mt_trainer_weights_changed(mt_trainer *t);
 

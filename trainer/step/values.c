@@ -1,6 +1,7 @@
 /* Device values on the host, in FP64: for tests, weight files and moemark-golden. Waits for the device; never used
  * inside a step. */
 #include "kernels/base/heap.h"
+#include "trainer/data/data.h"
 #include "trainer/step/trainer.h"
 
 static double value_at(const void *data, mk_dtype dtype, int64_t i) {
@@ -74,6 +75,26 @@ mk_status mt_trainer_write(mt_trainer *t, const char *name, const double *values
   return upload(t, &p->main, values + p->shard_first);
 }
 
+mk_status mt_trainer_write_range(mt_trainer *t, const mt_param *p, int64_t first, int64_t count, const float *values) {
+  mk_context *ctx = t->ctx;
+  mk_status st = MK_OK;
+  double *wide = NULL;
+  int64_t begin = first - p->first; /* in the local parameter */
+  int64_t from = begin > p->shard_first ? begin : p->shard_first;
+  int64_t end = p->shard_first + p->shard_count < begin + count ? p->shard_first + p->shard_count : begin + count;
+  MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)count, sizeof *wide, &wide), out);
+  for (int64_t i = 0; i < count; i++) wide[i] = values[i];
+  mk_tensor w = mk_tensor_slice(&p->w, begin, count);
+  MK_TRY_GOTO(ctx, upload(t, &w, wide), out);
+  if (from < end) {
+    mk_tensor own = mk_tensor_slice(&p->main, from - p->shard_first, end - from);
+    MK_TRY_GOTO(ctx, upload(t, &own, wide + (from - begin)), out);
+  }
+out:
+  mk_heap_free(ctx, wide);
+  return st;
+}
+
 mk_status mt_trainer_weights_changed(mt_trainer *t) {
   MK_TRY(t->ctx, mt_model_pack(t->model, t->compute));
   return mk_stream_sync(t->compute, false);
@@ -85,14 +106,14 @@ mk_status mt_trainer_evaluate(mt_trainer *t, const int32_t *tokens, const int32_
   mt_model *m = t->model;
   double sums[MK_SUM_COUNT];
   mt_pass pass = {.stream = t->compute, .logits_out = logits, .microbatches = 1,
-                  .first_token = t->mesh->plan.dp_rank * m->tokens};
+                  .first_token = mt_data_first_token(&t->cfg, t->mesh->plan.dp_rank, 0)};
   MK_TRY(ctx, mk_copy_h2d(t->compute, &m->ids, tokens));
   MK_TRY(ctx, mk_copy_h2d(t->compute, &m->labels, labels));
   MK_TRY(ctx, mk_fill(t->compute, &m->eval_sums, 0));
   MK_TRY(ctx, mt_model_run(m, &pass));
   MK_TRY(ctx, mk_copy_d2h(t->compute, sums, &m->eval_sums));
   MK_TRY(ctx, mk_stream_sync(t->compute, false));
-  *ce_sum = sums[MK_SUM_CE] * mt_config_labels(&t->cfg); /* the state's divisor */
+  *ce_sum = sums[MK_SUM_CE] * (double)mt_data_labels_per_step(&t->cfg); /* the state's divisor */
   *label_count = sums[MK_SUM_LABELS];
   return MK_OK;
 }

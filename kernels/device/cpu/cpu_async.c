@@ -325,7 +325,7 @@ static const mk_device_ops async_ops = {
     .now_s = mk_cpu_now_s,
     .poll = poll_faults,
     .gemm_pack_bytes = mk_cpu_gemm_pack_bytes,
-    .describe = mk_cpu_describe,
+    .info = mk_cpu_info,
     .destroy = destroy,
 };
 

@@ -41,11 +41,15 @@ double mk_cpu_now_s(mk_device *dev) {
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-void mk_cpu_describe(mk_device *dev, char *text, size_t bytes) {
+void mk_cpu_info(mk_device *dev, mk_device_info *out) {
   const mk_cpu_device *cpu = (const mk_cpu_device *)dev;
   char version[32];
-  snprintf(text, bytes, "%s: %d threads, isa %s, gemm %s, oneDNN %s", dev->config.name, cpu->threads, mk_cpu_isa_name(),
-           mk_kernel_name(cpu->kernel), mk_cpu_library_version(version, sizeof version));
+  out->threads = cpu->threads;
+  snprintf(out->isa, sizeof out->isa, "%s", mk_cpu_isa_name());
+  snprintf(out->kernel, sizeof out->kernel, "%s", mk_kernel_name(cpu->kernel));
+  snprintf(out->library, sizeof out->library, "oneDNN %s", mk_cpu_library_version(version, sizeof version));
+  snprintf(out->text, sizeof out->text, "%s: %d threads, isa %s, bf16 gemm %s, %s", dev->config.name, out->threads,
+           out->isa, out->kernel, out->library);
 }
 
 mk_status mk_cpu_check_float(mk_stream *stream, mk_op_id op, mk_dtype dtype) {

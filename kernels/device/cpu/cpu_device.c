@@ -102,7 +102,7 @@ static const mk_device_ops cpu_ops = {
     .stream_sync = stream_sync,
     .now_s = mk_cpu_now_s,
     .gemm_pack_bytes = mk_cpu_gemm_pack_bytes,
-    .describe = mk_cpu_describe,
+    .info = mk_cpu_info,
     .destroy = destroy,
 };
 

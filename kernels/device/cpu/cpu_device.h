@@ -36,7 +36,7 @@ void mk_cpu_device_fini(mk_cpu_device *dev);
 mk_status mk_cpu_alloc(mk_device *dev, size_t bytes, void **out);
 void mk_cpu_free(mk_device *dev, void *block, size_t bytes);
 double mk_cpu_now_s(mk_device *dev);
-void mk_cpu_describe(mk_device *dev, char *text, size_t bytes);
+void mk_cpu_info(mk_device *dev, mk_device_info *out);
 
 /* Run one item now, on the calling thread, with device memory accessible. */
 mk_status mk_cpu_run_op(mk_stream *stream, mk_op_id op, const void *args);

@@ -1,0 +1,192 @@
+/* One rank against many: the same token blocks as microbatches of one rank, and side by side on N ranks, must give the
+ * same routes, loss, gradients and, after three steps, parameters. Started under mpirun:
+ *   parallel_check <row>...   row = shard:ep:precision:device:reduce, e.g. dist_opt:2:fp32:cpu:all_reduce
+ * Every rank runs the one-rank twin itself and compares what it owns. A failure prints row, tensor, index, values. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/trainer/support/tiny.h"
+
+typedef struct row {
+  char shard[16], precision[8], device[16], reduce[24];
+  int ep;
+} row;
+
+typedef struct pair {
+  mk_context ctx, one_ctx;
+  mt_trainer *many, *one;
+  const char *name;
+  double tolerance;
+  int failures;
+} pair;
+
+static void fail(pair *p, const char *what, int64_t index, double expected, double got) {
+  fprintf(stderr, "FAIL %s rank %d: %s index %lld: expected %.9g got %.9g\n", p->name, p->ctx.rank, what,
+          (long long)index, expected, got);
+  p->failures += 1;
+}
+
+static double *read_param(mk_context *ctx, mt_trainer *t, const mt_param *param, mt_value which) {
+  double *values = malloc((size_t)param->count * sizeof *values);
+  tiny_ok(ctx, mt_trainer_read(t, param->name, which, values), param->name);
+  return values;
+}
+
+/* Own elements of every parameter against the same elements of the twin; norm-relative per tensor. */
+static void compare_params(pair *p, mt_value which, const char *what) {
+  const mt_params *params = &p->many->model->params;
+  bool own_shard = which == MT_VALUE_GRADIENT && p->many->cfg.grad_reduce == MT_GRAD_REDUCE_SCATTER;
+  for (int i = 0; i < params->count; i++) {
+    const mt_param *param = &params->item[i];
+    const mt_param *whole = mt_params_by_name(&p->one->model->params, param->name);
+    double *got = read_param(&p->ctx, p->many, param, which), *expected = read_param(&p->one_ctx, p->one, whole, which);
+    int64_t first = own_shard ? param->shard_first : 0, count = own_shard ? param->shard_count : param->count;
+    double error = tiny_norm_error(got + first, expected + param->first + first, count);
+    char label[96];
+    snprintf(label, sizeof label, "%s %s norm-relative error", what, param->name);
+    if (!(error <= p->tolerance)) fail(p, label, first, 0, error);
+    free(expected);
+    free(got);
+  }
+}
+
+static double *read_routes(mk_context *ctx, mt_trainer *t, int layer, int64_t *count) {
+  const mk_tensor *idx = &t->model->layer[layer].mlp.ep.idx;
+  *count = mk_tensor_count(idx);
+  double *values = malloc((size_t)(*count + 1) * sizeof *values);
+  tiny_ok(ctx, mt_trainer_tensor_read(t, idx, values), "routes");
+  return values;
+}
+
+static void compare_routes(pair *p) {
+  for (int l = 0; l < p->many->cfg.layers; l++) {
+    int64_t count = 0;
+    if (p->many->model->layer[l].moe < 0) continue;
+    double *got = read_routes(&p->ctx, p->many, l, &count), *expected = read_routes(&p->one_ctx, p->one, l, &count);
+    for (int64_t i = 0; i < count; i++) {
+      if (got[i] != expected[i]) {
+        fail(p, "route", i, expected[i], got[i]);
+        break;
+      }
+    }
+    free(expected);
+    free(got);
+  }
+}
+
+static void batch(mt_trainer *t, mk_context *ctx, mt_data *data, int64_t microbatch) {
+  enum { MOST_TOKENS = 4096 };
+  static const size_t bytes = MOST_TOKENS * sizeof(int32_t);
+  int32_t *tokens = malloc(bytes), *labels = malloc(bytes);
+  tiny_ok(ctx, mt_data_batch(data, t->step - 1, microbatch, tokens, labels), "batch");
+  tiny_ok(ctx, mt_trainer_microbatch(t, tokens, labels), "microbatch");
+  free(labels);
+  free(tokens);
+}
+
+/* One step of both; after each block of this rank the routes are compared. */
+static void step_both(pair *p, mt_data *many_data, mt_data *one_data) {
+  int dp = p->many->mesh->plan.dp, me = p->many->mesh->plan.dp_rank;
+  tiny_ok(&p->ctx, mt_trainer_begin(p->many), "begin");
+  tiny_ok(&p->one_ctx, mt_trainer_begin(p->one), "begin");
+  for (int64_t m = 0; m < p->many->microbatches; m++) {
+    batch(p->many, &p->ctx, many_data, m);
+    for (int r = 0; r < dp; r++) {
+      batch(p->one, &p->one_ctx, one_data, m * dp + r);
+      if (r == me) compare_routes(p);
+    }
+  }
+  tiny_ok(&p->ctx, mt_trainer_reduce(p->many), "reduce");
+  tiny_ok(&p->one_ctx, mt_trainer_reduce(p->one), "reduce");
+}
+
+static void compare_sums(pair *p) {
+  static const char *const names[MK_SUM_COUNT] = {"ce", "z", "lb", "rz", "dropped", "routed", "labels"};
+  double got[MK_SUM_COUNT], expected[MK_SUM_COUNT];
+  tiny_ok(&p->ctx, mt_trainer_tensor_read(p->many, &p->many->model->sums, got), "sums");
+  tiny_ok(&p->one_ctx, mt_trainer_tensor_read(p->one, &p->one->model->sums, expected), "sums");
+  for (int i = 0; i < MK_SUM_COUNT; i++) {
+    if (!(fabs(got[i] - expected[i]) <= p->tolerance * (fabs(expected[i]) + 1e-12))) fail(p, names[i], i, expected[i], got[i]);
+  }
+}
+
+static void update_both(pair *p) {
+  tiny_ok(&p->ctx, mt_trainer_update(p->many), "update");
+  tiny_ok(&p->one_ctx, mt_trainer_update(p->one), "update");
+}
+
+static void check_row(pair *p, const mt_config *many, mt_comm *world, mt_comm *self) {
+  enum { STEPS = 3 };
+  mt_data *many_data = NULL, *one_data = NULL;
+  mt_config one = *many;
+  one.ranks = 1, one.ep = 1, one.shard = MT_SHARD_NONE;
+  snprintf(one.device, sizeof one.device, "cpu");
+  one.guard = false;
+  tiny_ok(&p->ctx, mt_trainer_create(&p->ctx, many, world, &p->many), p->name);
+  tiny_ok(&p->one_ctx, mt_trainer_create(&p->one_ctx, &one, self, &p->one), p->name);
+  tiny_ok(&p->ctx, mt_data_create(&p->ctx, many, p->many->mesh->plan.dp_rank, &many_data), "data");
+  tiny_ok(&p->one_ctx, mt_data_create(&p->one_ctx, &one, 0, &one_data), "data");
+  double keep = p->tolerance;
+  p->tolerance = 0;
+  compare_params(p, MT_VALUE_WEIGHT, "initial"); /* bit for bit: no layout may change initial values */
+  p->tolerance = keep;
+  for (int n = 0; n < STEPS; n++) {
+    step_both(p, many_data, one_data);
+    if (n == 0) {
+      compare_sums(p);
+      compare_params(p, MT_VALUE_GRADIENT, "gradient");
+    }
+    update_both(p);
+  }
+  p->tolerance = 100 * keep; /* Adam turns rounding of small gradients into steps */
+  compare_params(p, MT_VALUE_WEIGHT, "after 3 steps");
+  mt_data_destroy(one_data);
+  mt_data_destroy(many_data);
+  mt_trainer_destroy(p->one);
+  mt_trainer_destroy(p->many);
+}
+
+static row parse_row(const char *text) {
+  row r = {0};
+  if (sscanf(text, "%15[^:]:%d:%7[^:]:%15[^:]:%23s", r.shard, &r.ep, r.precision, r.device, r.reduce) != 5) {
+    fprintf(stderr, "row '%s' is not shard:ep:precision:device:reduce\n", text);
+    exit(2);
+  }
+  return r;
+}
+
+static mt_config config_of(mk_context *ctx, const row *r, int ranks) {
+  mt_config c = tiny_config();
+  c.ranks = ranks, c.ep = r->ep;
+  c.global_tokens = c.rank_tokens * ranks * 2; /* two microbatches a rank */
+  c.lr = 1e-3, c.bucket_mib = 0.02;            /* several buckets */
+  tiny_ok(ctx, mt_config_set(ctx, &c, "shard", r->shard), "shard");
+  tiny_ok(ctx, mt_config_set(ctx, &c, "precision", r->precision), "precision");
+  tiny_ok(ctx, mt_config_set(ctx, &c, "grad_reduce", r->reduce), "grad_reduce");
+  c.guard = strcmp(r->device, "guard") == 0;
+  tiny_ok(ctx, mt_config_set(ctx, &c, "device", c.guard ? "cpu" : r->device), "device");
+  return c;
+}
+
+int main(int argc, char **argv) {
+  mk_context ctx = {0}, self_ctx = {0};
+  mt_comm *world = NULL, *self = NULL;
+  int failures = 0;
+  mt_comm_mpi_config mpi = {.threaded = true, .timeout_s = 60};
+  tiny_ok(&ctx, mt_comm_mpi_create(&ctx, &mpi, &world), "mpi");
+  tiny_ok(&self_ctx, mt_comm_self_create(&self_ctx, &self), "self");
+  for (int i = 1; i < argc; i++) {
+    row r = parse_row(argv[i]);
+    pair p = {.ctx = {.rank = world->rank}, .one_ctx = {.rank = world->rank}, .name = argv[i]};
+    p.tolerance = strcmp(r.precision, "fp32") == 0 ? 1e-5 : 2e-2;
+    mt_config c = config_of(&p.ctx, &r, world->size);
+    check_row(&p, &c, world, self);
+    if (world->rank == 0 && p.failures == 0) printf("ok %s on %d ranks\n", argv[i], world->size);
+    failures += p.failures;
+  }
+  mt_comm_destroy(self);
+  mt_comm_destroy(world);
+  return failures > 0;
+}

@@ -1,0 +1,54 @@
+/* See tiny.h. */
+#include "tests/trainer/support/tiny.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+mt_config tiny_config(void) {
+  mt_config c = mt_config_default();
+  c.layers = 3, c.dense_layers = 1, c.d_model = 24, c.heads = 4, c.kv_heads = 2, c.head_dim = 6;
+  c.dense_hidden = 40, c.experts = 8, c.top_k = 2, c.expert_hidden = 20, c.shared_hidden = 12, c.vocab = 61;
+  c.seq_len = 12, c.rank_tokens = 36, c.global_tokens = 36, c.norm = MT_NORM_PERI, c.embed_norm = true;
+  c.embed_scale = 0, c.weight_scale = MT_WEIGHT_SCALE_K, c.z_weight = 1e-3, c.lb_weight = 0.02;
+  c.router_z_weight = 1e-2, c.init_std = 0.2, c.threads = 1, c.comm_timeout_s = 60;
+  return c;
+}
+
+void tiny_ok(mk_context *ctx, mk_status st, const char *what) {
+  if (st == MK_OK) return;
+  fprintf(stderr, "%s: rank %d: %s\n", what, ctx->rank, ctx->error.message);
+  for (int i = 0; i < ctx->error.n_frames; i++) {
+    fprintf(stderr, "  at %s:%d\n", ctx->error.frames[i].file, ctx->error.frames[i].line);
+  }
+  exit(1);
+}
+
+void tiny_train(mk_context *ctx, mt_trainer *t, int64_t steps, bool only_reduce) {
+  mt_data *data = NULL;
+  size_t bytes = (size_t)t->cfg.rank_tokens * sizeof(int32_t);
+  int32_t *tokens = malloc(bytes), *labels = malloc(bytes);
+  tiny_ok(ctx, mt_data_create(ctx, &t->cfg, t->mesh->plan.dp_rank, &data), "data");
+  for (int64_t n = 0; n < steps; n++) {
+    tiny_ok(ctx, mt_trainer_begin(t), "begin");
+    for (int64_t m = 0; m < t->microbatches; m++) {
+      tiny_ok(ctx, mt_data_batch(data, t->step - 1, m, tokens, labels), "batch");
+      tiny_ok(ctx, mt_trainer_microbatch(t, tokens, labels), "microbatch");
+    }
+    bool last = only_reduce && n == steps - 1;
+    tiny_ok(ctx, last ? mt_trainer_reduce(t) : mt_trainer_finish(t), "finish");
+  }
+  mt_data_destroy(data);
+  free(labels);
+  free(tokens);
+}
+
+double tiny_norm_error(const double *a, const double *b, int64_t count) {
+  double difference = 0, size = 0;
+  for (int64_t i = 0; i < count; i++) {
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    size += b[i] * b[i];
+  }
+  return size > 0 ? sqrt(difference / size) : sqrt(difference);
+}

@@ -1,0 +1,20 @@
+/* A tiny model for tests of the trainer: every kind of layer, sizes that divide little, seconds on one core. */
+#ifndef TESTS_TRAINER_SUPPORT_TINY_H
+#define TESTS_TRAINER_SUPPORT_TINY_H
+
+#include "trainer/data/data.h"
+#include "trainer/step/trainer.h"
+
+/* One dense and two MoE layers with a shared expert, d 24, 8 experts, top-2, GQA 4/2, vocab 61, sequences of 12. */
+mt_config tiny_config(void);
+
+/* Ends the process with status 1 and the context's message unless st is MK_OK. */
+void tiny_ok(mk_context *ctx, mk_status st, const char *what);
+
+/* Runs `steps` optimizer steps on the config's data; stops before the update of the last one when only_reduce. */
+void tiny_train(mk_context *ctx, mt_trainer *t, int64_t steps, bool only_reduce);
+
+/* ||a - b|| / ||b||; 0 when both are zero. */
+double tiny_norm_error(const double *a, const double *b, int64_t count);
+
+#endif

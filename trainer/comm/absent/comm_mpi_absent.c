@@ -1,0 +1,7 @@
+/* Stands in for the MPI backend in a build without MPI. */
+#include "trainer/comm/comm.h"
+
+mk_status mt_comm_mpi_create(mk_context *ctx, const mt_comm_mpi_config *config, mt_comm **out) {
+  (void)config, (void)out;
+  return MK_FAIL(ctx, MK_ERR_UNSUPPORTED, "this build has no MPI communication: configure with -DMOEMARK_MPI=ON");
+}

@@ -1,0 +1,133 @@
+/* Windows of the MPI backend. Ranks of one node share memory through MPI_Win_allocate_shared, so that a peer's rows are
+ * written by plain stores; otherwise every rank has memory of its own and no peer address. Creation is collective and
+ * agrees on one outcome before anything collective is allocated: when one rank cannot, none does. */
+#include <stdint.h>
+#include <string.h>
+
+#include "kernels/base/heap.h"
+#include "trainer/comm/comm_mpi.h"
+#include "trainer/comm/shm.h"
+
+typedef struct mpi_window {
+  mt_window base;
+  bool counted; /* in the device's ledger: charged when shared, allocated when not */
+  MPI_Win win;  /* MPI_WIN_NULL without shared memory */
+} mpi_window;
+
+static mk_status agree(mk_context *ctx, mt_mpi_comm *c, MPI_Op op, int64_t *value) {
+  int64_t mine = *value;
+  MPI_Request request;
+  MT_MPI(ctx, MPI_Iallreduce(&mine, value, 1, MPI_INT64_T, op, c->mpi, &request));
+  MK_TRY(ctx, mt_mpi_complete(ctx, c, request, "window_create"));
+  return MK_OK;
+}
+
+/* Do all ranks of the communicator run on one node? */
+static mk_status on_one_node(mk_context *ctx, mt_mpi_comm *c, bool *out) {
+  MPI_Comm node = MPI_COMM_NULL;
+  int local = 0;
+  MT_MPI(ctx, MPI_Comm_split_type(c->mpi, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+  MT_MPI(ctx, MPI_Comm_size(node, &local));
+  MT_MPI(ctx, MPI_Comm_free(&node));
+  int64_t apart = local < c->base.size ? 1 : 0;
+  MK_TRY(ctx, agree(ctx, c, MPI_MAX, &apart));
+  *out = apart == 0;
+  return MK_OK;
+}
+
+static void release(mpi_window *w) {
+  if (w == NULL) return;
+  mt_window *base = &w->base;
+  mk_context *ctx = base->comm->ctx;
+  if (w->win != MPI_WIN_NULL) {
+    MPI_Win_unlock_all(w->win);
+    MPI_Win_free(&w->win);
+    mk_device_discharge(base->dev, MK_MEM_COMM, base->bytes);
+  } else if (w->counted && base->base != NULL) {
+    mk_device_free(base->dev, MK_MEM_COMM, base->base, base->bytes);
+  } else if (w->counted) {
+    mk_device_discharge(base->dev, MK_MEM_COMM, base->bytes);
+  }
+  mk_heap_free(ctx, base->peer_base);
+  mk_heap_free(ctx, w);
+}
+
+/* The part of a creation that a rank does alone. */
+static mk_status prepare(mt_comm *comm, mk_device *dev, size_t bytes, bool shared, size_t all_bytes, mpi_window **out) {
+  mk_context *ctx = comm->ctx;
+  mpi_window *w = NULL;
+  mk_status st = MK_OK;
+  if (shared) MK_TRY(ctx, mt_shm_check(ctx, "window of the ranks", all_bytes, mt_shm_free_bytes()));
+  MK_TRY(ctx, mk_heap_alloc(ctx, sizeof *w, &w));
+  w->base = (mt_window){.comm = comm, .dev = dev, .bytes = bytes};
+  w->win = MPI_WIN_NULL;
+  MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)comm->size, sizeof(void *), &w->base.peer_base), out);
+  if (shared) {
+    MK_TRY_GOTO(ctx, mk_device_charge(dev, MK_MEM_COMM, bytes), out);
+  } else {
+    MK_TRY_GOTO(ctx, mk_device_alloc(dev, MK_MEM_COMM, bytes, &w->base.base), out);
+    w->base.peer_base[comm->rank] = w->base.base;
+  }
+  w->counted = true;
+  *out = w;
+  return MK_OK;
+out:
+  release(w);
+  return st;
+}
+
+enum { ALIGN_BYTES = 64 };
+
+/* All processes map the segment at page boundaries, so rounding up gives the same place in each of them. */
+static void *align(void *base) { return (void *)(((uintptr_t)base + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES); }
+
+/* Each rank's part on its own pages; cleared, as device memory is, which also claims the pages now. */
+static mk_status allocate_shared(mk_context *ctx, mt_mpi_comm *c, mpi_window *w) {
+  MPI_Info info = MPI_INFO_NULL;
+  MPI_Aint bytes = (MPI_Aint)w->base.bytes + ALIGN_BYTES, peer_bytes = 0;
+  int unit = 0;
+  mk_status st = MK_OK;
+  MT_MPI(ctx, MPI_Info_create(&info));
+  MT_MPI_GOTO(ctx, MPI_Info_set(info, "alloc_shared_noncontig", "true"), out);
+  MT_MPI_GOTO(ctx, MPI_Win_allocate_shared(bytes, 1, info, c->mpi, &w->base.base, &w->win), out);
+  MT_MPI_GOTO(ctx, MPI_Win_lock_all(MPI_MODE_NOCHECK, w->win), out);
+  for (int r = 0; r < c->base.size; r++) {
+    MT_MPI_GOTO(ctx, MPI_Win_shared_query(w->win, r, &peer_bytes, &unit, &w->base.peer_base[r]), out);
+    w->base.peer_base[r] = align(w->base.peer_base[r]);
+  }
+  w->base.base = w->base.peer_base[c->base.rank];
+  memset(w->base.base, 0, w->base.bytes);
+  MK_TRY_GOTO(ctx, mt_mpi_meet(ctx, c, "window_create"), out);
+out:
+  MPI_Info_free(&info);
+  return st;
+}
+
+mk_status mt_mpi_window_create(mt_comm *comm, mk_device *dev, size_t bytes, mt_window **out) {
+  mk_context *ctx = comm->ctx;
+  mt_mpi_comm *c = (mt_mpi_comm *)comm;
+  mpi_window *w = NULL;
+  bool shared = false;
+  int64_t all_bytes = (int64_t)bytes;
+  MK_TRY(ctx, mt_mpi_meet(ctx, c, "window_create"));
+  MK_TRY(ctx, on_one_node(ctx, c, &shared));
+  MK_TRY(ctx, agree(ctx, c, MPI_SUM, &all_bytes));
+  mk_status st = prepare(comm, dev, bytes, shared, (size_t)all_bytes, &w);
+  int64_t refused = st != MK_OK;
+  MK_TRY_GOTO(ctx, st, out);
+  MK_TRY_GOTO(ctx, agree(ctx, c, MPI_MAX, &refused), out);
+  MK_CHECK_GOTO(ctx, refused == 0, MK_ERR_MEMORY, out, "window_create on %s: another rank could not", comm->purpose);
+  if (shared) MK_TRY_GOTO(ctx, allocate_shared(ctx, c, w), out);
+  *out = &w->base;
+  return MK_OK;
+out:
+  if (w == NULL) agree(ctx, c, MPI_MAX, &refused); /* tells the others */
+  release(w);
+  return st;
+}
+
+/* Freeing waits for all ranks: left out when one of them cannot come any more. */
+void mt_mpi_window_destroy(mt_window *window) {
+  if (mt_mpi_usable(window->comm->ctx, (mt_mpi_comm *)window->comm, "window_destroy") != MK_OK) return;
+  release((mpi_window *)window);
+}

@@ -1,0 +1,184 @@
+/* moemark-trainer: one run of one configuration; under mpirun one process a rank. */
+#include <argp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/base/file.h"
+#include "kernels/base/log.h"
+#include "kernels/base/out.h"
+#include "trainer/launch/config.h"
+#include "trainer/launch/peaks.h"
+#include "trainer/step/loop.h"
+
+enum { OPTION_PEAKS = 256, OPTION_KEYS, OPTION_PLAN, MOST_SETS = 128 };
+
+typedef struct options {
+  const char *config, *out;
+  const char *set[MOST_SETS];
+  int n_sets;
+  bool peaks, keys, plan, too_many;
+} options;
+
+static const struct argp_option OPTIONS[] = {
+    {"config", 'c', "FILE", 0, "read keys from a JSON object (run.json) [MOEMARK_CONFIG]", 0},
+    {"set", 's', "KEY=VALUE", 0, "set one key; may be repeated, wins over the file [MOEMARK_SET, separated by spaces]", 0},
+    {"out", 'o', "FOLDER", 0, "write records.jsonl there [MOEMARK_OUT]", 0},
+    {"keys", OPTION_KEYS, NULL, 0, "list all keys with defaults and ranges, then end", 0},
+    {"plan", OPTION_PLAN, NULL, 0, "print the planned memory of a rank as JSON, then end", 0},
+    {"peaks", OPTION_PEAKS, NULL, 0, "measure this machine's GEMM and memory rates, print JSON, then end", 0},
+    {0},
+};
+
+static const char DOC[] =
+    "Trains one mixture-of-experts model as configured; start it under mpirun for more than one rank."
+    "\vExit codes: 0 done, 2 wrong configuration, 3 failed (out of memory, non-finite loss, communication, files), "
+    "5 results not writable, 130 interrupted.\n"
+    "Example: mpirun -np 2 moemark-trainer --set ranks=2 --set shard=dist_opt --set ep=world --set global_tokens=512";
+
+static error_t parse(int key, char *arg, struct argp_state *state) {
+  options *o = state->input;
+  switch (key) {
+    case 'c': o->config = arg; return 0;
+    case 'o': o->out = arg; return 0;
+    case OPTION_PEAKS: o->peaks = true; return 0;
+    case OPTION_KEYS: o->keys = true; return 0;
+    case OPTION_PLAN: o->plan = true; return 0;
+    case 's':
+      if (o->n_sets < MOST_SETS) {
+        o->set[o->n_sets++] = arg;
+      } else {
+        o->too_many = true;
+      }
+      return 0;
+    case ARGP_KEY_ARG: argp_error(state, "unexpected argument '%s'; keys are given as --set key=value", arg); return 0;
+    default: return ARGP_ERR_UNKNOWN;
+  }
+}
+
+static mk_status set_pair(mk_context *ctx, mt_config *cfg, const char *pair, const char *where) {
+  char key[64];
+  const char *equals = strchr(pair, '=');
+  MK_CHECK(ctx, equals != NULL && equals > pair && (size_t)(equals - pair) < sizeof key, MK_ERR_CONFIG,
+           "%s: '%s' is not KEY=VALUE", where, pair);
+  memcpy(key, pair, (size_t)(equals - pair));
+  key[equals - pair] = '\0';
+  return mt_config_set(ctx, cfg, key, equals + 1);
+}
+
+static mk_status set_from_environment(mk_context *ctx, mt_config *cfg) {
+  const char *text = getenv("MOEMARK_SET");
+  char pair[MT_TEXT_BYTES + 64];
+  while (text != NULL && *text != '\0') {
+    size_t length = strcspn(text, " ");
+    MK_CHECK(ctx, length < sizeof pair, MK_ERR_CONFIG, "MOEMARK_SET: a pair is longer than %zu bytes", sizeof pair - 1);
+    memcpy(pair, text, length);
+    pair[length] = '\0';
+    if (length > 0) MK_TRY(ctx, set_pair(ctx, cfg, pair, "MOEMARK_SET"));
+    text += length + (text[length] == ' ');
+  }
+  return MK_OK;
+}
+
+/* Command line beats environment beats file beats default. */
+static mk_status resolve(mk_context *ctx, options *o, mt_config *cfg) {
+  if (o->config == NULL) o->config = getenv("MOEMARK_CONFIG");
+  if (o->out == NULL) o->out = getenv("MOEMARK_OUT");
+  MK_CHECK(ctx, !o->too_many, MK_ERR_CONFIG, "--set: more than %d pairs; use --config", MOST_SETS);
+  if (o->config != NULL) MK_TRY(ctx, mt_config_read(ctx, o->config, cfg));
+  MK_TRY(ctx, set_from_environment(ctx, cfg));
+  for (int i = 0; i < o->n_sets; i++) MK_TRY(ctx, set_pair(ctx, cfg, o->set[i], "--set"));
+  return mt_config_check(ctx, cfg);
+}
+
+static mk_status print_keys(void) {
+  size_t count = 0;
+  const mt_key *keys = mt_config_keys(&count);
+  mt_config defaults = mt_config_default();
+  for (size_t i = 0; i < count; i++) {
+    char value[MT_TEXT_BYTES];
+    mt_config_get(&defaults, &keys[i], value, sizeof value);
+    mk_out("%-20s %-12s %s", keys[i].name, value, keys[i].help);
+    for (int w = 0; keys[i].type == MT_KEY_ENUM && keys[i].words[w] != NULL; w++) {
+      mk_out("%s%s", w == 0 ? " (" : ", ", keys[i].words[w]);
+    }
+    mk_out("%s\n", keys[i].type == MT_KEY_ENUM ? ")" : "");
+  }
+  return MK_OK;
+}
+
+static mk_status print_plan(mk_context *ctx, const mt_config *cfg) {
+  size_t bytes[MK_MEM_COUNT] = {0}, total = 0;
+  MK_TRY(ctx, mt_plan_memory(ctx, cfg, bytes));
+  mk_out("{");
+  for (int i = 0; i < MK_MEM_COUNT; i++) {
+    mk_out("\"%s\":%zu,", mk_memory_name((mk_memory)i), bytes[i]);
+    total += bytes[i];
+  }
+  mk_out("\"total\":%zu}\n", total);
+  return MK_OK;
+}
+
+/* Signals end the run between steps, see loop.c. */
+static void block_signals(void) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
+/* The fault as one line. Most faults are the same on all ranks, and the first abort ends all of them: the others give
+ * rank 0 a second to speak, so that one line says it. */
+static void report(const mk_context *ctx) {
+  if (ctx->rank != 0) sleep(1);
+  mk_log_error(ctx, getenv("MOEMARK_FRAMES") != NULL);
+}
+
+static mk_status train(mk_context *ctx, const mt_config *cfg, const char *folder) {
+  mk_status st = MK_OK;
+  mt_comm *world = NULL;
+  mt_comm *traced = NULL;
+  mt_comm_mpi_config mpi = {.threaded = strcmp(cfg->device, "cpu_async") == 0, .timeout_s = cfg->comm_timeout_s};
+  block_signals();
+  if (mt_comm_mpi_launched() || cfg->ranks > 1) {
+    MK_TRY(ctx, mt_comm_mpi_create(ctx, &mpi, &world));
+  } else {
+    MK_TRY(ctx, mt_comm_self_create(ctx, &world));
+  }
+  if (cfg->trace[0] != '\0') {
+    MK_TRY_GOTO(ctx, mt_comm_trace_create(ctx, world, cfg->trace, &traced), out);
+    world = traced;
+  }
+  st = mt_loop_run(ctx, cfg, world, folder);
+out:
+  if (st != MK_OK && world->size > 1) {
+    report(ctx);
+    mt_comm_abort(world, mt_exit_code(st));
+  }
+  mt_comm_destroy(world);
+  return st;
+}
+
+static mk_status run(mk_context *ctx, options *o) {
+  mt_config cfg = mt_config_default();
+  if (o->keys) return print_keys();
+  MK_TRY(ctx, resolve(ctx, o, &cfg));
+  if (o->plan) return print_plan(ctx, &cfg);
+  if (o->peaks) return mt_peaks_print(ctx, &cfg);
+  if (o->out != NULL) MK_TRY(ctx, mk_folder_make(ctx, o->out));
+  return train(ctx, &cfg, o->out);
+}
+
+int main(int argc, char **argv) {
+  static const struct argp argp = {OPTIONS, parse, NULL, DOC, NULL, NULL, NULL};
+  mk_context ctx = {.rank = mt_comm_mpi_launched_rank()};
+  options o = {0};
+  argp_err_exit_status = 2;
+  if (argp_parse(&argp, argc, argv, 0, NULL, &o) != 0) return 2;
+  mk_status st = run(&ctx, &o);
+  if (st == MK_OK) st = mk_out_flush(&ctx);
+  if (st != MK_OK && (ctx.rank == 0 || !mt_comm_mpi_launched())) report(&ctx);
+  return mt_exit_code(st);
+}

@@ -1,0 +1,215 @@
+/* JSON lines into records.jsonl. A line is built in one fixed buffer and written with one call, so that the step loop
+ * allocates nothing and a killed run leaves whole lines. */
+#include "trainer/step/record.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/base/heap.h"
+
+enum { LINE_BYTES = 8192 };
+
+struct mt_recorder {
+  mk_context *ctx;
+  char *path;
+  int fd; /* -1: records go nowhere */
+  int used;
+  char line[LINE_BYTES];
+};
+
+static void put(mt_recorder *rec, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+static void put(mt_recorder *rec, const char *fmt, ...) {
+  va_list args;
+  va_start(args, fmt);
+  int wrote = vsnprintf(rec->line + rec->used, (size_t)(LINE_BYTES - rec->used), fmt, args);
+  va_end(args);
+  rec->used = wrote < LINE_BYTES - rec->used ? rec->used + wrote : LINE_BYTES - 1;
+}
+
+static void put_separator(mt_recorder *rec) {
+  char last = rec->used > 0 ? rec->line[rec->used - 1] : '{';
+  if (last != '{') put(rec, ",");
+}
+
+static void put_text(mt_recorder *rec, const char *key, const char *value) {
+  put_separator(rec);
+  put(rec, "\"%s\":\"", key);
+  for (const char *c = value; *c != '\0'; c++) {
+    unsigned char u = (unsigned char)*c;
+    if (u == '"' || u == '\\') {
+      put(rec, "\\%c", u);
+    } else if (u < 0x20) {
+      put(rec, "\\u%04x", u);
+    } else {
+      put(rec, "%c", u);
+    }
+  }
+  put(rec, "\"");
+}
+
+static void put_integer(mt_recorder *rec, const char *key, int64_t value) {
+  put_separator(rec);
+  put(rec, "\"%s\":%lld", key, (long long)value);
+}
+
+/* JSON knows no NaN or infinity. */
+static void put_number(mt_recorder *rec, const char *key, double value) {
+  put_separator(rec);
+  if (isfinite(value)) {
+    put(rec, "\"%s\":%.17g", key, value);
+  } else {
+    put(rec, "\"%s\":null", key);
+  }
+}
+
+static void put_memory(mt_recorder *rec, const char *key, const size_t bytes[MK_MEM_COUNT]) {
+  put_separator(rec);
+  put(rec, "\"%s\":{", key);
+  for (int i = 0; i < MK_MEM_COUNT; i++) put_integer(rec, mk_memory_name((mk_memory)i), (int64_t)bytes[i]);
+  put(rec, "}");
+}
+
+static void begin(mt_recorder *rec, const char *type) {
+  rec->used = 0;
+  put(rec, "{");
+  put_text(rec, "schema", "moemark/record/1");
+  put_text(rec, "type", type);
+}
+
+static mk_status end(mt_recorder *rec) {
+  put(rec, "}\n");
+  if (rec->fd < 0) return MK_OK;
+  ssize_t wrote = write(rec->fd, rec->line, (size_t)rec->used);
+  MK_CHECK(rec->ctx, wrote == rec->used, MK_ERR_IO, "%s: cannot write a record: %s", rec->path,
+           wrote < 0 ? strerror(errno) : "disk full");
+  return MK_OK;
+}
+
+mk_status mt_recorder_create(mk_context *ctx, const char *folder, mt_recorder **out) {
+  mk_status st = MK_OK;
+  mt_recorder *rec = NULL;
+  MK_TRY(ctx, mk_heap_alloc(ctx, sizeof *rec, &rec));
+  rec->ctx = ctx;
+  rec->fd = -1;
+  if (folder != NULL) {
+    MK_TRY_GOTO(ctx, mk_heap_printf(ctx, &rec->path, "%s/records.jsonl", folder), out);
+    rec->fd = open(rec->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    MK_CHECK_GOTO(ctx, rec->fd >= 0, MK_ERR_IO, out, "%s: cannot create: %s%s", rec->path, strerror(errno),
+                  errno == EEXIST ? "; records are never overwritten, give another --out folder" : "");
+  }
+  *out = rec;
+  rec = NULL;
+out:
+  mt_recorder_destroy(rec);
+  return st;
+}
+
+void mt_recorder_destroy(mt_recorder *rec) {
+  if (rec == NULL) return;
+  if (rec->fd >= 0) close(rec->fd);
+  mk_heap_free(rec->ctx, rec->path);
+  mk_heap_free(rec->ctx, rec);
+}
+
+mk_status mt_recorder_start(mt_recorder *rec, const mt_config *cfg, const mt_run_info *info) {
+  begin(rec, "start");
+  put_integer(rec, "ranks", info->ranks);
+  put_text(rec, "device", cfg->device);
+  put_text(rec, "describe", info->device.text);
+  put_text(rec, "kernel", cfg->precision == MT_BF16 ? info->device.kernel : "fp32");
+  put_text(rec, "isa", info->device.isa);
+  put_text(rec, "library", info->device.library);
+  put_integer(rec, "threads", info->device.threads);
+  put_integer(rec, "params_total", info->params_total);
+  put_integer(rec, "params_active", info->params_active);
+  put_number(rec, "flop_token", info->flop_token);
+  put_text(rec, "flops_convention", "olmo_core_3_ddp");
+  put_memory(rec, "planned_bytes", info->planned_bytes);
+  return end(rec);
+}
+
+mk_status mt_recorder_step(mt_recorder *rec, const mt_config *cfg, const mk_step_log *log, const mt_step_times *times) {
+  const double *sum = log->sum;
+  int64_t moe = mt_config_moe_layers(cfg);
+  double lb = sum[MK_SUM_LB], rz = sum[MK_SUM_RZ];
+  begin(rec, "step");
+  put_integer(rec, "step", log->step);
+  put_number(rec, "time_s", times->time_s);
+  put_number(rec, "time_median_s", times->time_median_s);
+  put_number(rec, "compute_max_s", times->compute_max_s);
+  put_number(rec, "compute_median_s", times->compute_median_s);
+  put_integer(rec, "tokens", cfg->global_tokens);
+  put_number(rec, "loss", sum[MK_SUM_CE] + sum[MK_SUM_Z] + cfg->lb_weight * lb + cfg->router_z_weight * rz);
+  put_number(rec, "ce", sum[MK_SUM_CE]);
+  put_number(rec, "z", sum[MK_SUM_Z]);
+  put_number(rec, "lb_mean", moe == 0 ? NAN : cfg->lb_def == MK_LB_HF ? lb : lb / (double)moe);
+  put_number(rec, "rz", moe == 0 ? NAN : rz);
+  put_number(rec, "grad_norm", log->grad_norm);
+  put_number(rec, "lr", log->lr);
+  put_integer(rec, "skipped", log->skipped);
+  put_number(rec, "drop_rate", sum[MK_SUM_ROUTED] > 0 ? sum[MK_SUM_DROPPED] / sum[MK_SUM_ROUTED] : 0);
+  put_number(rec, "imbalance", moe == 0 ? NAN : log->imbalance);
+  put_integer(rec, "host_waits", times->host_waits);
+  put_integer(rec, "wire_bytes", times->wire_bytes);
+  put_integer(rec, "device_allocs", times->device_allocs);
+  return end(rec);
+}
+
+mk_status mt_recorder_eval(mt_recorder *rec, int64_t step, double time_s, int64_t tokens, double loss) {
+  begin(rec, "eval");
+  put_integer(rec, "step", step);
+  put_number(rec, "time_s", time_s);
+  put_integer(rec, "tokens", tokens);
+  put_number(rec, "loss", loss);
+  return end(rec);
+}
+
+mk_status mt_recorder_op(mt_recorder *rec, const char *name, const mk_op_stats *stats) {
+  begin(rec, "op");
+  put_text(rec, "name", name);
+  put_integer(rec, "calls", stats->calls);
+  put_number(rec, "time_s", stats->seconds);
+  put_number(rec, "bound_s", stats->bound_s);
+  put_number(rec, "flops", stats->flops);
+  put_number(rec, "bytes", stats->bytes);
+  return end(rec);
+}
+
+static const char *status_word(mk_status status) {
+  switch (status) {
+    case MK_OK: return "ok";
+    case MK_ERR_MEMORY: return "oom";
+    case MK_ERR_NUMERIC: return "nonfinite";
+    case MK_ERR_ARG:
+    case MK_ERR_CONFIG:
+    case MK_ERR_UNSUPPORTED: return "config";
+    case MK_ERR_IO: return "io";
+    case MK_ERR_FORMAT: return "format";
+    case MK_ERR_COMM: return "comm";
+    case MK_ERR_TIMEOUT: return "timeout";
+    case MK_ERR_INTERRUPTED: return "interrupted";
+    default: return "error";
+  }
+}
+
+mk_status mt_recorder_end(mt_recorder *rec, const mt_run_end *e) {
+  begin(rec, "end");
+  put_text(rec, "status", status_word(e->status));
+  put_integer(rec, "code", e->exit_code);
+  put_text(rec, "message", e->message);
+  put_integer(rec, "steps", e->steps);
+  put_number(rec, "time_s", e->time_s);
+  put_memory(rec, "peak_bytes", e->peak_bytes);
+  put_integer(rec, "peak_total_bytes", (int64_t)e->peak_total_bytes);
+  put_integer(rec, "reserved_bytes", (int64_t)e->reserved_bytes);
+  put_number(rec, "host_waits_step", e->host_waits_step);
+  put_number(rec, "wire_bytes_step", e->wire_bytes_step);
+  put_number(rec, "bound_s", e->bound_s);
+  return end(rec);
+}
