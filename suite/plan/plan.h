@@ -49,6 +49,13 @@ const ms_case *ms_plan_case_at(const ms_plan *plan, const char (*level)[MS_NAME_
 /* Predicted tokens per second over all ranks of one machine: a bound, see predict.c. NaN when a rate is missing. */
 double ms_predict_tok_s(const mt_config *cfg, const ms_machine_rates *rates);
 
+/* Share of the optimizer (norm and AdamW) in that step time, by the same bounds; NaN likewise. */
+double ms_predict_optimizer_share(const mt_config *cfg, const ms_machine_rates *rates);
+
+/* Keys in which the resolved configs of two cases differ, comma-separated in `keys`; returns their number. More than
+ * one on the two sides of a contrast makes it "stack vs stack". */
+int ms_case_difference(const ms_case *a, const ms_case *b, char *keys, size_t bytes);
+
 /* Evaluates a condition on a case's levels; int factors compare as numbers. Used by exclude, expect_fail and -E. */
 mk_status ms_condition_eval(mk_context *ctx, const ms_study *study, const ms_condition *condition, const ms_case *c,
                             bool *out);

@@ -4,6 +4,8 @@
 #ifndef SUITE_SYSTEMS_SYSTEM_H
 #define SUITE_SYSTEMS_SYSTEM_H
 
+#include <stdint.h>
+
 #include "suite/study/diagnostics.h"
 
 enum { MS_SYSTEM_TEXT_BYTES = 256 };

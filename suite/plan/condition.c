@@ -1,0 +1,45 @@
+/* Conditions on the levels of a case. */
+#include <string.h>
+
+#include "kernels/base/text.h"
+#include "suite/plan/plan_private.h"
+
+typedef struct subject {
+  const ms_study *study;
+  const ms_case *c;
+} subject;
+
+static bool compare(const void *user, const ms_expr *expr, int index) {
+  const subject *s = user;
+  const ms_comparison *cmp = &expr->compare[index];
+  int factor = ms_study_factor_find(s->study, cmp->side.factor);
+  if (factor < 0) return false; /* refused before evaluation */
+  const char *level = s->c->level[factor];
+  double a = 0, b = 0;
+  if (s->study->factors[factor].type == MS_FACTOR_INT && mk_text_number(level, true, &a) &&
+      mk_text_number(cmp->side.level, true, &b)) {
+    return ms_order_holds(cmp->order, a, b);
+  }
+  bool same = strcmp(level, cmp->side.level) == 0;
+  return cmp->order == MS_NE ? !same : same;
+}
+
+mk_status ms_condition_eval(mk_context *ctx, const ms_study *study, const ms_condition *condition, const ms_case *c,
+                            bool *out) {
+  ms_expr *expr = NULL;
+  ms_expr_fault fault;
+  mk_status st = ms_expr_parse_condition(ctx, condition->text, &fault, &expr);
+  MK_CHECK(ctx, st != MK_ERR_CONFIG, MK_ERR_CONFIG, "condition \"%.120s\", column %d: %s", condition->text,
+           fault.offset + 1, fault.message);
+  MK_TRY(ctx, st);
+  for (int i = 0; i < expr->n_compares && st == MK_OK; i++) {
+    const char *name = expr->compare[i].side.factor;
+    if (ms_study_factor_find(study, name) < 0) {
+      st = MK_FAIL(ctx, MK_ERR_CONFIG, "condition \"%.120s\": study '%s' has no factor '%s'", condition->text,
+                   study->id, name);
+    }
+  }
+  if (st == MK_OK) *out = ms_expr_holds(expr, compare, &(subject){.study = study, .c = c});
+  ms_expr_destroy(ctx, expr);
+  return st;
+}

@@ -1,0 +1,71 @@
+/* From levels to one resolved trainer config. */
+#include <string.h>
+
+#include "suite/models/model.h"
+#include "suite/plan/plan_private.h"
+
+static const char *const MODEL_KEY = "model";
+
+/* The model: named by the scale, replaced by a level that sets `model`, replaced by -S model=. */
+static const char *model_name(const ms_planner *p, const char (*level)[MS_NAME_BYTES]) {
+  const char *name = p->scale->model;
+  for (int i = 0; i < p->study->n_factors; i++) {
+    const ms_level *def = ms_study_level_find(p->study, p->study->factors[i].name, level[i]);
+    for (int j = 0; def != NULL && j < def->set.count; j++) {
+      if (strcmp(def->set.item[j].key, MODEL_KEY) == 0) name = def->set.item[j].value;
+    }
+  }
+  for (int i = 0; p->overrides != NULL && i < p->overrides->count; i++) {
+    if (strcmp(p->overrides->item[i].key, MODEL_KEY) == 0) name = p->overrides->item[i].value;
+  }
+  return name;
+}
+
+static mk_status apply(ms_planner *p, const ms_settings *set, mt_config *cfg) {
+  for (int i = 0; set != NULL && i < set->count; i++) {
+    if (strcmp(set->item[i].key, MODEL_KEY) == 0) continue;
+    MK_TRY(p->ctx, mt_config_set(p->ctx, cfg, set->item[i].key, set->item[i].value));
+  }
+  return MK_OK;
+}
+
+static mk_status apply_levels(ms_planner *p, const char (*level)[MS_NAME_BYTES], mt_config *cfg) {
+  for (int i = 0; i < p->study->n_factors; i++) {
+    const ms_factor *factor = &p->study->factors[i];
+    if (factor->type == MS_FACTOR_INT) {
+      MK_TRY(p->ctx, mt_config_set(p->ctx, cfg, factor->name, level[i]));
+    } else {
+      const ms_level *def = ms_study_level_find(p->study, factor->name, level[i]);
+      MK_TRY(p->ctx, apply(p, def == NULL ? NULL : &def->set, cfg));
+    }
+  }
+  return MK_OK;
+}
+
+/* A relative path of the study means a file beside it, or of the source tree or installed data. */
+static mk_status find_input(ms_planner *p, char path[MT_TEXT_BYTES]) {
+  char found[MS_PATH_BYTES];
+  if (path[0] == '\0') return MK_OK;
+  MK_TRY(p->ctx, ms_path_find(p->ctx, p->study->folder, path, found));
+  MK_CHECK(p->ctx, strlen(found) < MT_TEXT_BYTES, MK_ERR_CONFIG, "the path %.300s is too long", found);
+  strcpy(path, found);
+  return MK_OK;
+}
+
+mk_status ms_case_resolve(ms_planner *p, const char (*level)[MS_NAME_BYTES], mt_config *out) {
+  mk_context *ctx = p->ctx;
+  mt_config cfg = mt_config_default();
+  char path[MS_PATH_BYTES];
+  MK_TRY(ctx, ms_model_find(ctx, model_name(p, level), path));
+  MK_TRY(ctx, ms_model_load(ctx, path, p->diag, &cfg));
+  MK_TRY(ctx, apply(p, &p->scale->set, &cfg));
+  cfg.warmup_steps = p->scale->measure.warmup_steps;
+  cfg.steps = p->scale->measure.steps;
+  MK_TRY(ctx, apply_levels(p, level, &cfg));
+  MK_TRY(ctx, apply(p, p->overrides, &cfg));
+  cfg.ep = mt_config_ep(&cfg);
+  MK_TRY(ctx, find_input(p, cfg.data_path));
+  MK_TRY(ctx, find_input(p, cfg.weights_in));
+  *out = cfg;
+  return MK_OK;
+}
