@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 typedef struct mk_param_init_args {
-  mk_tensor main; /* out f32 [n] (f64 on ref) */
+  mk_tensor main; /* out f32 or bf16 [n] (f64 on ref); bf16 is the rounded f32 value */
   uint64_t seed;
   uint32_t param; /* id of the parameter, from its place in the model */
   int64_t first;  /* global index of element 0 */

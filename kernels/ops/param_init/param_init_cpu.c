@@ -1,6 +1,7 @@
 /* Parameter initialisation on the CPU: the definition, elements shared between threads. Runs once a launch. */
 #include "kernels/device/cpu/cpu_device.h"
 #include "kernels/device/cpu/parallel.h"
+#include "kernels/device/cpu/vector.h"
 #include "kernels/ops/op_decls.h"
 #include "kernels/ops/param_init/param_draw.h"
 
@@ -8,9 +9,8 @@ enum { GRAIN = 4096 };
 
 static void draw_range(const void *args, int64_t first, int64_t count) {
   const mk_param_init_args *a = args;
-  float *main = (float *)a->main.data;
   for (int64_t i = first; i < first + count; i++)
-    main[i] = (float)mk_param_value(a, i);
+    mk_put(a->main.data, a->main.dtype, i, (float)mk_param_value(a, i));
 }
 
 mk_status mk_param_init_cpu(mk_stream *stream, const void *args) {

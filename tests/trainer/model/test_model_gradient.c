@@ -37,17 +37,17 @@ static double total_loss(const mt_config *c, const mk_step_log *log) {
 
 /* Loss of the first step at the trainer's weights. A trainer is made anew: a step changes its state. */
 static double loss_at(const mt_config *c, const char *name, int64_t count, int64_t index, double delta, mt_comm *world) {
-  mk_context ctx = {0};
+  mk_context *ctx = world->ctx;
   mt_trainer *t = NULL;
   double sums[MK_SUM_COUNT];
   double *values = malloc((size_t)count * sizeof *values);
-  tiny_ok(&ctx, mt_trainer_create(&ctx, c, world, &t), "create");
-  tiny_ok(&ctx, mt_trainer_read(t, name, MT_VALUE_WEIGHT, values), "read");
+  tiny_ok(ctx, mt_trainer_create(ctx, c, world, &t), "create");
+  tiny_ok(ctx, mt_trainer_read(t, name, MT_VALUE_WEIGHT, values), "read");
   values[index] += delta;
-  tiny_ok(&ctx, mt_trainer_write(t, name, values), "write");
-  tiny_ok(&ctx, mt_trainer_weights_changed(t), "pack");
-  tiny_train(&ctx, t, 1, true);
-  tiny_ok(&ctx, mt_trainer_tensor_read(t, &t->model->sums, sums), "sums");
+  tiny_ok(ctx, mt_trainer_write(t, name, values), "write");
+  tiny_ok(ctx, mt_trainer_weights_changed(t), "pack");
+  tiny_train(ctx, t, 1, true);
+  tiny_ok(ctx, mt_trainer_tensor_read(t, &t->model->sums, sums), "sums");
   mk_step_log log = {0};
   for (int i = 0; i < MK_SUM_COUNT; i++) log.sum[i] = sums[i];
   mt_trainer_destroy(t);
@@ -57,9 +57,8 @@ static double loss_at(const mt_config *c, const char *name, int64_t count, int64
 
 static void check_param(const mt_config *c, mt_trainer *t, const mt_param *p, const char *variant_name, mt_comm *world) {
   enum { PROBES = 3 };
-  mk_context ctx = {0};
   double *gradient = malloc((size_t)p->count * sizeof *gradient);
-  tiny_ok(&ctx, mt_trainer_read(t, p->name, MT_VALUE_GRADIENT, gradient), "gradient");
+  tiny_ok(world->ctx, mt_trainer_read(t, p->name, MT_VALUE_GRADIENT, gradient), "gradient");
   double largest = 0;
   for (int64_t i = 0; i < p->count; i++) largest = fmax(largest, fabs(gradient[i]));
   for (int probe = 0; probe < PROBES; probe++) {
