@@ -1,6 +1,6 @@
 /* Causal grouped-query attention, softmax(q k^T / sqrt(hd)) v inside each sequence; q head h reads kv head h/(H/G).
- * Blocked with a running softmax, so that T x T is never materialised for the batch (Dao et al. 2022, arXiv 2205.14135).
- * Backward recomputes the probabilities from lse. Softmax and sums in FP32. */
+ * Blocked with a running softmax, so that T x T is never materialised for the batch (Dao et al. 2022, arXiv
+ * 2205.14135). Backward recomputes the probabilities from lse. Softmax and sums in FP32. */
 #ifndef KERNELS_OPS_ATTENTION_ATTENTION_H
 #define KERNELS_OPS_ATTENTION_ATTENTION_H
 
@@ -12,20 +12,20 @@ extern "C" {
 #endif
 
 typedef struct mk_attention_fwd_args {
-  mk_tensor qkv;   /* [T,(H+2G)*hd], after qk_norm_rope */
-  mk_tensor o;     /* out [T,H*hd] */
-  mk_tensor lse;   /* out f32 [H,T] (f64 on ref): log sum exp of the scaled scores */
-  mk_tensor work;  /* u8 [mk_attention_work_bytes] */
+  mk_tensor qkv;  /* [T,(H+2G)*hd], after qk_norm_rope */
+  mk_tensor o;    /* out [T,H*hd] */
+  mk_tensor lse;  /* out f32 [H,T] (f64 on ref): log sum exp of the scaled scores */
+  mk_tensor work; /* u8 [mk_attention_work_bytes] */
   mk_qk_shape shape;
 } mk_attention_fwd_args;
 
 typedef struct mk_attention_bwd_args {
-  mk_tensor d_o;   /* [T,H*hd] */
-  mk_tensor qkv;   /* [T,(H+2G)*hd] */
-  mk_tensor o;     /* [T,H*hd] */
-  mk_tensor lse;   /* f32 [H,T] */
-  mk_tensor dqkv;  /* out [T,(H+2G)*hd] */
-  mk_tensor work;  /* u8 [mk_attention_work_bytes] */
+  mk_tensor d_o;  /* [T,H*hd] */
+  mk_tensor qkv;  /* [T,(H+2G)*hd] */
+  mk_tensor o;    /* [T,H*hd] */
+  mk_tensor lse;  /* f32 [H,T] */
+  mk_tensor dqkv; /* out [T,(H+2G)*hd] */
+  mk_tensor work; /* u8 [mk_attention_work_bytes] */
   mk_qk_shape shape;
 } mk_attention_bwd_args;
 
