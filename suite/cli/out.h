@@ -19,10 +19,19 @@ void ms_table_destroy(mk_context *ctx, ms_table *table);
 /* Adds the next cell, row by row. An empty cell is a missing value. */
 mk_status ms_table_cell(mk_context *ctx, ms_table *table, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
+/* A number by a format for one double; NaN is an empty cell. */
+mk_status ms_table_number(mk_context *ctx, ms_table *table, const char *fmt, double value);
+
 /* Writes the table to standard output. MK_ERR_IO when it cannot be written (closed pipe, full disk). */
 mk_status ms_table_write(mk_context *ctx, const ms_table *table, ms_format format);
 
 /* One line of text to standard output. */
 mk_status ms_out_line(mk_context *ctx, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* One line as it is to standard error: diagnostics, which start with their file. */
+void ms_err_line(const char *line);
+
+/* A text of any length and a line end to standard output. */
+mk_status ms_out_text(mk_context *ctx, const char *text);
 
 #endif

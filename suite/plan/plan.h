@@ -56,6 +56,9 @@ double ms_predict_optimizer_share(const mt_config *cfg, const ms_machine_rates *
  * one on the two sides of a contrast makes it "stack vs stack". */
 int ms_case_difference(const ms_case *a, const ms_case *b, char *keys, size_t bytes);
 
+/* A condition from a command line; its syntax is checked when it is evaluated. */
+mk_status ms_condition_make(mk_context *ctx, const char *text, ms_condition *out);
+
 /* Evaluates a condition on a case's levels; int factors compare as numbers. Used by exclude, expect_fail and -E. */
 mk_status ms_condition_eval(mk_context *ctx, const ms_study *study, const ms_condition *condition, const ms_case *c,
                             bool *out);
