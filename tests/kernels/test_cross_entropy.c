@@ -20,14 +20,29 @@ static mk_tensor make_labels(test_bench *b, int64_t tokens, int64_t vocab, bool 
   return t;
 }
 
-enum { PLAIN, NO_Z, EVALUATION, ALL_IGNORED, LARGE, LARGE_NEGATIVE, VARIANTS };
+enum { PLAIN, NO_Z, EVALUATION, ALL_IGNORED, LARGE, LARGE_NEGATIVE, RISING, VARIANTS };
+
+/* Logits that rise along the vocabulary, so that the running maximum moves in every chunk. */
+static mk_tensor rising_logits(test_bench *b, mk_tensor shape) {
+  double *values = NULL;
+  int64_t vocab = shape.dim[1];
+  test_ok(b, mk_heap_array(&b->ctx, (size_t)mk_tensor_count(&shape), sizeof *values, &values), "staging");
+  for (int64_t i = 0; i < mk_tensor_count(&shape); i++) {
+    values[i] = 20.0 * (double)(i % vocab) / (double)vocab + test_normal(b->seed, 1, (uint64_t)i);
+  }
+  mk_tensor t = test_values(b, "logits", TEST_INOUT, shape, values);
+  mk_heap_free(&b->ctx, values);
+  return t;
+}
 
 /* dim: tokens, vocabulary */
 static mk_status launch(test_bench *b, const conf_point *p) {
   int64_t tokens = p->dim[0], vocab = p->dim[1];
   double mean = p->variant == LARGE ? 300 : p->variant == LARGE_NEGATIVE ? -300 : 0.5;
   mk_tensor shape = mk_tensor_2d(p->dtype, tokens, vocab);
-  mk_cross_entropy_args a = {.logits = test_random(b, "logits", TEST_INOUT, shape, mean, 3.0),
+  mk_tensor logits =
+      p->variant == RISING ? rising_logits(b, shape) : test_random(b, "logits", TEST_INOUT, shape, mean, 3.0);
+  mk_cross_entropy_args a = {.logits = logits,
                              .labels = make_labels(b, tokens, vocab, p->variant == ALL_IGNORED),
                              .state = step_state(b, 1, 37.0),
                              .sums = step_sums(b),

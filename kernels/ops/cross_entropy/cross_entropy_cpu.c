@@ -37,11 +37,12 @@ MK_INLINE void add_chunk(running_sum *run, const void *row, mk_dtype dtype, int6
 MK_INLINE void write_gradient(const running_sum *run, void *row, mk_dtype dtype, int64_t n, int64_t label,
                               double factor, double divisor) {
   float shift = shift_of(run->max), scale = (float)(factor / run->sum / divisor);
-  float at_label = mk_expf(mk_get(row, dtype, label) - shift) * scale - (float)(1.0 / divisor);
+  /* in FP64: for a probability near 1 the difference cancels */
+  double at_label = exp((double)mk_get(row, dtype, label) - (double)shift) / run->sum * factor - 1.0;
 #pragma omp simd
   for (int64_t i = 0; i < n; i++)
     mk_put(row, dtype, i, mk_expf(mk_get(row, dtype, i) - shift) * scale);
-  mk_put(row, dtype, label, at_label);
+  mk_put(row, dtype, label, (float)(at_label / divisor));
 }
 
 MK_INLINE void do_token(const mk_cross_entropy_args *a, int64_t token, mk_dtype dtype) {
