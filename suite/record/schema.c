@@ -22,9 +22,10 @@ static const struct {
                       "schema,run_id,case,launch,step,rank_max_ms,rank_median_ms,tokens,loss,ce,z,lb_mean,rz,"
                       "grad_norm,lr,skipped,drop_rate,imbalance"},
     [MS_CSV_EVALS] = {"moemark/evals/1", "schema,run_id,case,launch,step,time_s,tokens,loss"},
-    [MS_CSV_SUMMARY] = {"moemark/summary/1",
-                        "schema,study,case,metric,unit,better,kind,n,n_failed,median,ci_lo,ci_hi,ci_pct,min,max,"
-                        "mad_pct,stat,predicted,ref,ref_kind,ref_ratio,bound,bound_pct,verdict"},
+    [MS_CSV_SUMMARY] =
+        {"moemark/summary/1",
+         "schema,study,case,metric,unit,better,kind,n,n_failed,median,ci_lo,ci_hi,ci_pct,min,max,"
+         "mad_pct,stat,predicted,ref,ref_kind,ref_ratio,bound,bound_pct,verdict,gate,delta_pct,outliers,reason"},
     [MS_CSV_CONTRASTS] = {"moemark/contrasts/1",
                           "schema,contrast,factor,base,case,base_case,metric,better,kind,n,n_base,ratio,lo,hi,"
                           "published_ratio,label"},

@@ -84,25 +84,34 @@ static mk_status memory_set(mk_context *ctx, const ms_records *r, ms_csv *t) {
 }
 
 /* Columns whose values are metrics, and the metric's name. */
+static const char *const PAIR[][2] = {{"tok_s", "tok_s"},
+                                      {"tok_s_gpu", "tok_s_gpu"},
+                                      {"step_ms_p50", "step_ms_p50"},
+                                      {"step_ms_p95", "step_ms_p95"},
+                                      {"step_ms_p99", "step_ms_p99"},
+                                      {"flop_token", "flop_token"},
+                                      {"mfu_olmo3_pct", "mfu_pct"},
+                                      {"bound_pct", "bound_pct"},
+                                      {"peak_mem_gib", "peak_mem"},
+                                      {"mem_reserved_gib", "mem_reserved"},
+                                      {"wire_bytes_step", "wire_bytes_step"},
+                                      {"host_waits_step", "host_waits_step"},
+                                      {"loss_last", "loss_last"},
+                                      {"drop_rate", "drop_rate"},
+                                      {"imbalance", "imbalance"},
+                                      {"straggler", "straggler"},
+                                      {"not_steady", "not_steady"}};
+enum { N_PAIRS = sizeof PAIR / sizeof PAIR[0] };
+
+const char *ms_run_metric_column(const char *metric) {
+  for (int i = 0; i < N_PAIRS; i++) {
+    if (strcmp(PAIR[i][1], metric) == 0) return PAIR[i][0];
+  }
+  return NULL;
+}
+
 static mk_status metrics_set(mk_context *ctx, const ms_launch *l, ms_csv *t) {
-  static const char *const PAIR[][2] = {{"tok_s", "tok_s"},
-                                        {"tok_s_gpu", "tok_s_gpu"},
-                                        {"step_ms_p50", "step_ms_p50"},
-                                        {"step_ms_p95", "step_ms_p95"},
-                                        {"step_ms_p99", "step_ms_p99"},
-                                        {"flop_token", "flop_token"},
-                                        {"mfu_olmo3_pct", "mfu_pct"},
-                                        {"bound_pct", "bound_pct"},
-                                        {"peak_mem_gib", "peak_mem"},
-                                        {"mem_reserved_gib", "mem_reserved"},
-                                        {"wire_bytes_step", "wire_bytes_step"},
-                                        {"host_waits_step", "host_waits_step"},
-                                        {"loss_last", "loss_last"},
-                                        {"drop_rate", "drop_rate"},
-                                        {"imbalance", "imbalance"},
-                                        {"straggler", "straggler"},
-                                        {"not_steady", "not_steady"}};
-  for (size_t i = 0; i < sizeof PAIR / sizeof PAIR[0]; i++) {
+  for (int i = 0; i < N_PAIRS; i++) {
     MK_TRY(ctx, ms_csv_set_number(ctx, t, PAIR[i][0], l->value[ms_metric_index(PAIR[i][1])]));
   }
   MK_TRY(ctx, ms_csv_set_integer(ctx, t, "warmup_steps", l->warmup_steps));

@@ -76,6 +76,9 @@ int ms_run_failed(const ms_run *run, int case_index, const ms_launch **first);
  * infinity included. Returns their count. */
 int ms_run_values(const ms_run *run, int case_index, int metric, double *values);
 
+/* Column of runs.csv that holds a metric; NULL: none does. */
+const char *ms_run_metric_column(const char *metric);
+
 /* Result tables of a run as it stands. */
 mk_status ms_run_launches_table(mk_context *ctx, const ms_run *run, ms_csv **out);
 mk_status ms_run_runs_table(mk_context *ctx, const ms_run *run, ms_csv **out);

@@ -1,0 +1,35 @@
+/* Steps of the judge, in the order in which they run. Each fills its part of the judgement. */
+#ifndef SUITE_JUDGE_PARTS_H
+#define SUITE_JUDGE_PARTS_H
+
+#include "suite/judge/judge.h"
+
+/* Sanity of one "ok" launch. False with a reason when it must not count. What the records cannot answer is added to
+ * `unchecked`. */
+bool ms_sanity_holds(const ms_judgement *j, const ms_launch *launch, char *reason, char *unchecked);
+
+mk_status ms_judge_cases(mk_context *ctx, ms_judgement *j);
+mk_status ms_judge_metrics(mk_context *ctx, ms_judgement *j);
+mk_status ms_judge_contrasts(mk_context *ctx, ms_judgement *j);
+mk_status ms_judge_claims(mk_context *ctx, ms_judgement *j);
+
+/* exit_code and undecided from all parts. */
+void ms_judge_exit_code(ms_judgement *j);
+
+/* Row of the published file for a metric of a case, or -1; *same_system says whether it may be judged (otherwise it is
+ * shown only). */
+int ms_published_row(const ms_judgement *j, int case_index, const char *metric, bool *same_system);
+
+/* Values of one metric of a case that count, ascending, in a fresh heap block. None when the case did not pass. */
+mk_status ms_judge_values(mk_context *ctx, const ms_judgement *j, int case_index, const char *metric, double **out,
+                          int *count);
+
+/* Launches accepted as baseline for a metric of a case, in a fresh heap block; none when there is no accepted row, or
+ * it was made by another machine, kernel or configuration (`reason` then says so). *row is the accepted row or -1. */
+mk_status ms_accepted_values(mk_context *ctx, const ms_judgement *j, int case_index, const char *metric, double **out,
+                             int *count, int64_t *row, char *reason);
+
+/* Writes verdict.json. */
+mk_status ms_verdict_write(mk_context *ctx, const ms_judgement *j);
+
+#endif

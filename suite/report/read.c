@@ -1,0 +1,73 @@
+/* A run folder into memory. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/base/file.h"
+#include "kernels/base/heap.h"
+#include "suite/report/report.h"
+
+static mk_status table_read(mk_context *ctx, const ms_report *r, const char *name, ms_csv **out) {
+  char path[MS_PATH_BYTES];
+  MK_TRY(ctx, ms_path_join(ctx, r->folder, name, path));
+  return ms_csv_read(ctx, path, out);
+}
+
+static mk_status json_read(mk_context *ctx, const ms_report *r, const char *name, cJSON **out) {
+  char path[MS_PATH_BYTES];
+  char *text = NULL;
+  size_t bytes = 0;
+  MK_TRY(ctx, ms_path_join(ctx, r->folder, name, path));
+  MK_TRY(ctx, mk_file_read(ctx, path, &text, &bytes));
+  *out = cJSON_ParseWithLength(text, bytes);
+  mk_heap_free(ctx, text);
+  MK_CHECK(ctx, cJSON_IsObject(*out), MK_ERR_FORMAT, "%s: not a JSON object", path);
+  return MK_OK;
+}
+
+static mk_status all_read(mk_context *ctx, ms_report *r) {
+  MK_TRY(ctx, json_read(ctx, r, "manifest.json", &r->manifest));
+  MK_TRY(ctx, json_read(ctx, r, "verdict.json", &r->verdict));
+  MK_TRY(ctx, table_read(ctx, r, "launches.csv", &r->launches));
+  MK_TRY(ctx, table_read(ctx, r, "summary.csv", &r->summary));
+  MK_TRY(ctx, table_read(ctx, r, "contrasts.csv", &r->contrasts));
+  MK_TRY(ctx, table_read(ctx, r, "claims.csv", &r->claims));
+  MK_TRY(ctx, table_read(ctx, r, "steps.csv", &r->steps));
+  return table_read(ctx, r, "evals.csv", &r->evals);
+}
+
+mk_status ms_report_read(mk_context *ctx, const char *folder, ms_report **out) {
+  mk_status st = MK_OK;
+  ms_report *r = NULL;
+  MK_TRY_GOTO(ctx, mk_heap_alloc(ctx, sizeof *r, &r), out);
+  MK_CHECK_GOTO(ctx, realpath(folder, r->folder) != NULL, MK_ERR_CONFIG, out, "%s: no such folder", folder);
+  char manifest[MS_PATH_BYTES];
+  MK_TRY_GOTO(ctx, ms_path_join(ctx, r->folder, "manifest.json", manifest), out);
+  MK_CHECK_GOTO(ctx, access(manifest, R_OK) == 0, MK_ERR_CONFIG, out,
+                "%s: not a run folder (it has no manifest.json); give out/<study>/latest or out/<study>/<run>", folder);
+  MK_TRY_GOTO(ctx, all_read(ctx, r), out);
+  const char *metric = ms_csv_get(r->contrasts, 0, "metric");
+  snprintf(r->metric, sizeof r->metric, "%.60s", metric[0] != '\0' ? metric : ms_csv_get(r->summary, 0, "metric"));
+  *out = r;
+  r = NULL;
+out:
+  ms_report_destroy(ctx, r);
+  return st;
+}
+
+void ms_report_destroy(mk_context *ctx, ms_report *r) {
+  if (r == NULL) return;
+  ms_csv *const tables[] = {r->summary, r->contrasts, r->claims, r->launches, r->steps, r->evals};
+  for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
+    ms_csv_destroy(ctx, tables[i]);
+  cJSON_Delete(r->manifest);
+  cJSON_Delete(r->verdict);
+  mk_heap_free(ctx, r);
+}
+
+const char *ms_report_text(const cJSON *root, const char *group, const char *key) {
+  const cJSON *object = group == NULL ? root : cJSON_GetObjectItemCaseSensitive(root, group);
+  const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+  return cJSON_IsString(item) ? item->valuestring : "";
+}
