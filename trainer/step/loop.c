@@ -9,6 +9,7 @@
 #include "kernels/base/heap.h"
 #include "kernels/base/log.h"
 #include "trainer/data/data.h"
+#include "trainer/launch/peaks.h"
 #include "trainer/step/evaluate.h"
 #include "trainer/step/info.h"
 #include "trainer/step/progress.h"
@@ -180,6 +181,14 @@ static mk_status run_steps(loop *l) {
   return mk_device_poll(l->t->dev);
 }
 
+/* The bound of profile mode is this machine's own: measured now, with the rank's threads. */
+static mk_status set_roofline(loop *l) {
+  mt_peaks peaks;
+  MK_TRY(l->ctx, mt_peaks_measure(l->ctx, l->cfg, &peaks));
+  l->t->dev->roofline = mt_peaks_roofline(&peaks, l->cfg->precision);
+  return MK_OK;
+}
+
 static mk_status open_parts(loop *l, mt_comm *world) {
   mk_context *ctx = l->ctx;
   size_t tokens = (size_t)l->cfg->rank_tokens;
@@ -189,6 +198,7 @@ static mk_status open_parts(loop *l, mt_comm *world) {
   MK_TRY(ctx, mk_heap_array(ctx, tokens, sizeof(int32_t), &l->tokens));
   MK_TRY(ctx, mk_heap_array(ctx, tokens, sizeof(int32_t), &l->labels));
   if (l->cfg->weights_in[0] != '\0') MK_TRY(ctx, mt_weights_load(l->t, l->cfg->weights_in));
+  if (l->cfg->profile) MK_TRY(ctx, set_roofline(l));
   mt_run_info_fill(l->t, &info);
   return mt_recorder_start(l->rec, l->cfg, &info);
 }
