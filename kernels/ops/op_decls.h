@@ -10,10 +10,10 @@ extern "C" {
 #endif
 
 #define X(name) \
-  mk_status mk_##name##_ref(mk_stream *stream, const void *args) __attribute__((weak)); \
-  mk_status mk_##name##_cpu(mk_stream *stream, const void *args) __attribute__((weak)); \
+  mk_status mk_##name##_ref(mk_stream *stream, const void *args); \
+  mk_status mk_##name##_cpu(mk_stream *stream, const void *args); \
   mk_status mk_##name##_cuda(mk_stream *stream, const void *args); \
-  mk_work mk_##name##_work(const void *args, int64_t rows) __attribute__((weak));
+  mk_work mk_##name##_work(const void *args, int64_t rows);
 MK_OP_LIST(X)
 #undef X
 

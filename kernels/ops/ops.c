@@ -17,6 +17,4 @@ static const mk_work_fn work_fns[MK_OP_COUNT] = {
 
 const char *mk_op_name(mk_op_id op) { return (int)op >= 0 && op < MK_OP_COUNT ? op_names[op] : "?"; }
 
-mk_work mk_op_work(mk_op_id op, const void *args, int64_t rows) {
-  return work_fns[op] != NULL ? work_fns[op](args, rows) : (mk_work){0};
-}
+mk_work mk_op_work(mk_op_id op, const void *args, int64_t rows) { return work_fns[op](args, rows); }

@@ -8,7 +8,7 @@
 enum { NORMAL, NORMAL_BF16, CONSTANT, VARIANTS };
 
 static mk_status launch(test_bench *b, const conf_point *p) {
-  mk_param_init_args a = {.main = test_output(b, "main", mk_tensor_1d(MK_F32, p->dim[0])),
+  mk_param_init_args a = {.main = test_output(b, "main", mk_tensor_1d(p->dtype, p->dim[0])),
                           .seed = 2026,
                           .param = 3,
                           .first = p->dim[1],
@@ -23,8 +23,8 @@ static const conf_case cases[] = {{.name = "param_init",
                                    .shapes = {{0, 0}, {1, 0}, {33, 7}, {20000, 0}, {5000, INT64_C(1) << 40}},
                                    .n_shapes = 5,
                                    .variants = VARIANTS,
-                                   .dtypes = 1u << MK_F32,
-                                   .nmse_f32 = CONF_ROUND_F32}};
+                                   .nmse_f32 = CONF_ROUND_F32,
+                                   .nmse_bf16 = CONF_ROUND_BF16}};
 
 CONF_TEST(cases)
 

@@ -211,7 +211,7 @@ static void unlink_stream(async_device *dev, const async_stream *stream) {
 
 static void stream_free(async_stream *stream) {
   mk_context *ctx = stream->base.dev->ctx;
-  if (mk_cpu_gemm_destroy != NULL) mk_cpu_gemm_destroy(&stream->worker_ctx, stream->worker.gemm);
+  mk_cpu_gemm_destroy(&stream->worker_ctx, stream->worker.gemm);
   ctx->heap_live += stream->worker_ctx.heap_live; /* a leak of the worker's is the device's */
   pthread_cond_destroy(&stream->changed);
   pthread_mutex_destroy(&stream->lock);
@@ -239,10 +239,8 @@ static mk_status stream_start(async_stream *stream) {
   stream->worker.gemm = NULL;
   stream->worker_ctx.rank = ctx->rank;
   stream->worker_stream = (mk_stream){.dev = &stream->worker.base, .name = stream->base.name};
-  if (mk_cpu_gemm_create != NULL) {
-    mk_status st = mk_cpu_gemm_create(&stream->worker, &stream->worker.gemm);
-    MK_CHECK(ctx, st == MK_OK, st, "stream '%s': %s", stream->base.name, stream->worker_ctx.error.message);
-  }
+  mk_status st = mk_cpu_gemm_create(&stream->worker, &stream->worker.gemm);
+  MK_CHECK(ctx, st == MK_OK, st, "stream '%s': %s", stream->base.name, stream->worker_ctx.error.message);
   int failed = pthread_create(&stream->thread, NULL, stream_main, stream);
   MK_CHECK(ctx, failed == 0, MK_ERR_DEVICE, "stream '%s': no thread: %s", stream->base.name, strerror(failed));
   return MK_OK;

@@ -17,12 +17,12 @@ mk_status mk_cpu_device_init(mk_cpu_device *dev, mk_context *ctx, const mk_devic
   dev->threads = config->threads > 0 ? config->threads : omp_get_max_threads();
   dev->kernel = mk_cpu_choose_kernel(config->kernel);
   MK_TRY(ctx, mk_cpu_memory_create(ctx, config->guard, &dev->memory));
-  if (mk_cpu_gemm_create != NULL) MK_TRY(ctx, mk_cpu_gemm_create(dev, &dev->gemm));
+  MK_TRY(ctx, mk_cpu_gemm_create(dev, &dev->gemm));
   return MK_OK;
 }
 
 void mk_cpu_device_fini(mk_cpu_device *dev) {
-  if (mk_cpu_gemm_destroy != NULL) mk_cpu_gemm_destroy(dev->base.ctx, dev->gemm);
+  mk_cpu_gemm_destroy(dev->base.ctx, dev->gemm);
   mk_cpu_memory_destroy(dev->base.ctx, dev->memory);
 }
 
@@ -72,8 +72,6 @@ static mk_status enter(mk_stream *stream) {
 
 mk_status mk_cpu_run_op(mk_stream *stream, mk_op_id op, const void *args) {
   mk_device *dev = stream->dev;
-  MK_CHECK(dev->ctx, dev->table[op] != NULL, MK_ERR_UNSUPPORTED, "%s: device %s has no kernel for it", mk_op_name(op),
-           dev->config.name);
   MK_TRY(dev->ctx, enter(stream));
   double begin_s = dev->config.profile ? mk_cpu_now_s(dev) : 0;
   mk_status st = dev->table[op](stream, args);

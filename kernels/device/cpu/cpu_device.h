@@ -48,10 +48,9 @@ mk_status mk_cpu_run_fill(mk_stream *stream, void *dst, int byte, size_t bytes);
 mk_status mk_cpu_check_float(mk_stream *stream, mk_op_id op, mk_dtype dtype);
 
 /* gemm.c. `dev` gives ctx, threads and kernel. */
-mk_status mk_cpu_gemm_create(mk_cpu_device *dev, mk_cpu_gemm **out) __attribute__((weak));
-void mk_cpu_gemm_destroy(mk_context *ctx, mk_cpu_gemm *gemm) __attribute__((weak));
-size_t mk_cpu_gemm_pack_bytes(mk_device *dev, mk_dtype dtype, int64_t groups, int64_t n, int64_t k)
-    __attribute__((weak));
+mk_status mk_cpu_gemm_create(mk_cpu_device *dev, mk_cpu_gemm **out);
+void mk_cpu_gemm_destroy(mk_context *ctx, mk_cpu_gemm *gemm);
+size_t mk_cpu_gemm_pack_bytes(mk_device *dev, mk_dtype dtype, int64_t groups, int64_t n, int64_t k);
 
 #ifdef __cplusplus
 }
