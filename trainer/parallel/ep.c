@@ -1,8 +1,19 @@
 /* Expert parallelism: choice of the transport and the parts that all transports share. */
 #include "trainer/parallel/ep.h"
 
+#include <math.h>
+
 #include "kernels/base/heap.h"
 #include "trainer/model/params.h"
+
+/* Rows that a rank may receive. The block transport is dropless: all routes of the group may meet here. The others have
+ * a pool of ceil(capacity_factor * T * K) rows (Olmo-core 3.0.0 compute_ep_no_sync_rank_capacity). */
+static int64_t rows_max(const mt_config *cfg, int ranks) {
+  int64_t routes = cfg->rank_tokens * cfg->top_k, all = routes * ranks;
+  if (ranks == 1 || cfg->ep_transport == MT_EP_BLOCK || cfg->capacity_factor == 0) return all;
+  double pool = ceil(cfg->capacity_factor * (double)routes);
+  return pool < (double)all ? (int64_t)fmax(pool, 1) : all;
+}
 
 mk_status mt_ep_create(mk_context *ctx, mk_device *dev, const mt_config *cfg, int ranks, int rank, mt_comm *comm,
                        mt_ep **out) {
@@ -13,7 +24,7 @@ mk_status mt_ep_create(mk_context *ctx, mk_device *dev, const mt_config *cfg, in
                 .top_k = cfg->top_k, .experts = cfg->experts, .d_model = cfg->d_model,
                 .dtype = mt_compute_dtype(cfg)};
   ep->ops = ranks == 1 ? &mt_ep_local_ops : &mt_ep_block_ops;
-  ep->rows_max = ep->tokens * ep->top_k * ranks; /* dropless: all routes of the group may meet here */
+  ep->rows_max = rows_max(cfg, ranks);
   if (ranks > 1) {
     MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)(ranks * ep->experts), sizeof(int32_t), &ep->host_requested), out);
     MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)ep->rows_max, sizeof(int32_t), &ep->host_reorder), out);
