@@ -63,18 +63,24 @@ static mk_status add_options(arguments *a, const struct argp *argp) {
   return MK_OK;
 }
 
-mk_status ms_cli_parse(mk_context *ctx, const struct argp *argp, int argc, char **argv, void *input) {
+/* argp moves arguments behind the options; their pointers go back into argv, which has room for them. */
+mk_status ms_cli_parse(mk_context *ctx, const struct argp *argp, int argc, char **argv, void *input,
+                       ms_arguments *rest) {
   mk_status st = MK_OK;
   arguments env = {.ctx = ctx};
   char **all = NULL;
+  int first = 0;
   MK_TRY_GOTO(ctx, add_options(&env, argp), out);
   MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)(argc + env.count + 1), sizeof *all, &all), out);
   all[0] = argv[0];
   memcpy(all + 1, env.value, (size_t)env.count * sizeof *all);
   memcpy(all + 1 + env.count, argv + 1, (size_t)(argc - 1) * sizeof *all);
   /* argp ends the program with argp_err_exit_status on a usage error and with 0 after --help */
-  MK_CHECK_GOTO(ctx, argp_parse(argp, argc + env.count, all, 0, NULL, input) == 0, MK_ERR_CONFIG, out,
+  MK_CHECK_GOTO(ctx, argp_parse(argp, argc + env.count, all, 0, &first, input) == 0, MK_ERR_CONFIG, out,
                 "the command line could not be read");
+  rest->count = argc + env.count - first;
+  rest->item = argv + argc - rest->count;
+  memcpy(rest->item, all + first, (size_t)rest->count * sizeof *all);
 out:
   for (int i = 0; i < env.count; i++) {
     if (env.owned[i]) mk_heap_free(ctx, env.value[i]);
@@ -85,8 +91,8 @@ out:
 
 /* ---- common options ---- */
 
-/* key=value, checked against the trainer's keys at once: a typo must not wait for the plan. */
-static void add_override(ms_common *c, char *text, struct argp_state *state) {
+/* KEY=VALUE, checked against the trainer's keys at once: a typo must not wait for the plan. */
+static void add_override(ms_common *c, const char *text, struct argp_state *state) {
   char key[MS_NAME_BYTES];
   mt_config scratch = mt_config_default();
   const char *equals = strchr(text, '=');
@@ -105,6 +111,19 @@ static void add_override(ms_common *c, char *text, struct argp_state *state) {
   strcpy(item->value, equals + 1);
 }
 
+/* One or more KEY=VALUE separated by blanks, as the environment variable holds them. */
+static void add_overrides(ms_common *c, const char *text, struct argp_state *state) {
+  char one[MT_TEXT_BYTES + MS_NAME_BYTES];
+  while (*text != '\0' && c->st == MK_OK) {
+    size_t length = strcspn(text, " ");
+    if (length >= sizeof one) argp_error(state, "--set: '%.80s...' is too long", text);
+    memcpy(one, text, length);
+    one[length] = '\0';
+    if (length > 0) add_override(c, one, state);
+    text += length + strspn(text + length, " ");
+  }
+}
+
 static error_t parse_common(int key, char *arg, struct argp_state *state) {
   ms_common *c = state->input;
   switch (key) {
@@ -115,7 +134,7 @@ static error_t parse_common(int key, char *arg, struct argp_state *state) {
       c->where = arg;
       return 0;
     case 'S':
-      add_override(c, arg, state);
+      add_overrides(c, arg, state);
       return c->st == MK_OK ? 0 : ENOMEM;
     case 'f':
       if (!ms_format_parse(arg, &c->format)) argp_error(state, "--format: '%.40s' is not table, csv or json", arg);
@@ -129,7 +148,8 @@ static const struct argp_option COMMON_OPTIONS[] = {
     {"scale", 's', "NAME", 0, "smoke, local or published (default: smoke)", 2},
     {"where", 'E', "EXPR", 0,
      "only cases that meet a condition over factors, e.g. \"experts >= 32 and stack == dist_opt\"", 2},
-    {"set", 'S', "KEY=VALUE", 0, "override a trainer key in every case (repeatable)", 2},
+    {"set", 'S', "KEY=VALUE", 0, "override a trainer key in every case (repeatable, or several separated by blanks)",
+     2},
     {"format", 'f', "WORD", 0, "table, csv or json", 2},
     {0}};
 
@@ -145,6 +165,11 @@ void ms_common_fini(ms_common *common) {
 void ms_cli_diagnostics(const ms_diagnostics *diag) {
   for (int i = 0; i < diag->count; i++)
     ms_err_line(diag->line[i]);
+}
+
+int ms_cli_usage(mk_context *ctx, const char *verb, const char *message) {
+  mk_log(ctx, "error: %s: %s (moemark %s --help)", verb, message, verb);
+  return MS_EXIT_USAGE;
 }
 
 int ms_cli_failed(mk_context *ctx) {

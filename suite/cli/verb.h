@@ -18,12 +18,24 @@ typedef struct ms_verb {
 int ms_verb_list(mk_context *ctx, int argc, char **argv);
 int ms_verb_check(mk_context *ctx, int argc, char **argv);
 int ms_verb_plan(mk_context *ctx, int argc, char **argv);
+int ms_verb_run(mk_context *ctx, int argc, char **argv);
+int ms_verb_status(mk_context *ctx, int argc, char **argv);
+int ms_verb_report(mk_context *ctx, int argc, char **argv);
+int ms_verb_baseline(mk_context *ctx, int argc, char **argv);
+int ms_verb_sysinfo(mk_context *ctx, int argc, char **argv);
+
+/* Arguments that are no options, in their order; they borrow main's argv. */
+typedef struct ms_arguments {
+  char **item;
+  int count;
+} ms_arguments;
 
 /* Parses the environment first, then the command line: for every long option NAME of the argp the variable
  * MOEMARK_<NAME> (upper case, '-' as '_') counts as --NAME=value before the first argument. An option without argument
  * is switched on by 1 or true, left alone by 0, false or an empty text. Usage errors end the program with 2.
- * MK_ERR_CONFIG names a variable whose value is wrong. */
-mk_status ms_cli_parse(mk_context *ctx, const struct argp *argp, int argc, char **argv, void *input);
+ * MK_ERR_CONFIG names a variable whose value is wrong. The argp's parser sees options only; arguments come as *rest. */
+mk_status ms_cli_parse(mk_context *ctx, const struct argp *argp, int argc, char **argv, void *input,
+                       ms_arguments *rest);
 
 /* Options that several verbs share, as children of their argp (ms_common_argp). */
 typedef struct ms_common {
@@ -40,6 +52,9 @@ void ms_common_fini(ms_common *common);
 
 /* Prints all lines of diag on stderr. */
 void ms_cli_diagnostics(const ms_diagnostics *diag);
+
+/* "moemark VERB: message" and where help is; returns MS_EXIT_USAGE. */
+int ms_cli_usage(mk_context *ctx, const char *verb, const char *message);
 
 /* Prints ctx's error and gives the exit code that belongs to it. */
 int ms_cli_failed(mk_context *ctx);

@@ -4,29 +4,7 @@
 #include "kernels/base/heap.h"
 #include "suite/cli/verb.h"
 
-typedef struct input {
-  char **file;
-  int count;
-} input;
-
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  input *in = state->input;
-  (void)arg;
-  switch (key) {
-    case ARGP_KEY_ARGS:
-      in->file = state->argv + state->next;
-      in->count = state->argc - state->next;
-      return 0;
-    case ARGP_KEY_NO_ARGS:
-      argp_error(state, "which study files?");
-      return 0;
-    default:
-      return ARGP_ERR_UNKNOWN;
-  }
-}
-
 static const struct argp ARGP = {
-    .parser = parse,
     .args_doc = "FILE...",
     .doc =
         "Validates study files. Every fault is one line file:line:col: error: message on standard error; the exit "
@@ -67,12 +45,13 @@ static mk_status check_file(mk_context *ctx, const char *path, ms_diagnostics *d
 }
 
 int ms_verb_check(mk_context *ctx, int argc, char **argv) {
-  input in = {0};
+  ms_arguments files = {0};
   bool clean = true;
-  if (ms_cli_parse(ctx, &ARGP, argc, argv, &in) != MK_OK) return ms_cli_failed(ctx);
-  for (int i = 0; i < in.count; i++) {
+  if (ms_cli_parse(ctx, &ARGP, argc, argv, NULL, &files) != MK_OK) return ms_cli_failed(ctx);
+  if (files.count == 0) return ms_cli_usage(ctx, "check", "which study files?");
+  for (int i = 0; i < files.count; i++) {
     ms_diagnostics diag = {0};
-    mk_status st = check_file(ctx, in.file[i], &diag);
+    mk_status st = check_file(ctx, files.item[i], &diag);
     ms_cli_diagnostics(&diag);
     clean = clean && diag.count == 0;
     ms_diagnostics_fini(ctx, &diag);

@@ -18,8 +18,7 @@ typedef struct input {
   const char *tag;
   bool has_name;
   regex_t name;
-  char **file;
-  int n_files;
+  ms_arguments files;
 } input;
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
@@ -35,14 +34,6 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       if (in->has_name) regfree(&in->name);
       in->has_name = regcomp(&in->name, arg, REG_EXTENDED | REG_NOSUB) == 0;
       if (!in->has_name) argp_error(state, "--name: '%.80s' is no regular expression", arg);
-      return 0;
-    case ARGP_KEY_ARG:
-      if (state->arg_num > 0) return ARGP_ERR_UNKNOWN; /* the rest comes as ARGP_KEY_ARGS */
-      in->what = arg;
-      return 0;
-    case ARGP_KEY_ARGS:
-      in->file = state->argv + state->next;
-      in->n_files = state->argc - state->next;
       return 0;
     default:
       return ARGP_ERR_UNKNOWN;
@@ -196,9 +187,9 @@ static mk_status in_folder(mk_context *ctx, const input *in, const char *path, c
 
 static mk_status list_files(mk_context *ctx, const input *in, ms_table *t) {
   file_fn fn = strcmp(in->what, "cases") == 0 ? list_cases : list_study;
-  if (in->n_files == 0) return for_each(ctx, in, "experiments", "", in_folder, t);
-  for (int i = 0; i < in->n_files; i++)
-    MK_TRY(ctx, fn(ctx, in, in->file[i], "", t));
+  if (in->files.count == 0) return for_each(ctx, in, "experiments", "", in_folder, t);
+  for (int i = 0; i < in->files.count; i++)
+    MK_TRY(ctx, fn(ctx, in, in->files.item[i], "", t));
   return MK_OK;
 }
 
@@ -304,7 +295,12 @@ int ms_verb_list(mk_context *ctx, int argc, char **argv) {
   input in = {.common = {.ctx = ctx}, .what = "studies"};
   ms_table *table = NULL;
   const listing *l = NULL;
-  mk_status st = ms_cli_parse(ctx, &ARGP, argc, argv, &in);
+  mk_status st = ms_cli_parse(ctx, &ARGP, argc, argv, &in, &in.files);
+  if (st == MK_OK && in.files.count > 0) {
+    in.what = in.files.item[0];
+    in.files.item += 1;
+    in.files.count -= 1;
+  }
   if (st == MK_OK) l = find_listing(ctx, in.what);
   if (l == NULL) return ms_cli_failed(ctx);
   st = ms_table_create(ctx, l->n_columns, l->column, &table);

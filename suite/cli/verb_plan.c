@@ -9,27 +9,15 @@
 
 typedef struct input {
   ms_common common;
-  char **file;
-  int count;
+  ms_arguments files;
 } input;
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
   input *in = state->input;
   (void)arg;
-  switch (key) {
-    case ARGP_KEY_INIT:
-      state->child_inputs[0] = &in->common;
-      return 0;
-    case ARGP_KEY_ARGS:
-      in->file = state->argv + state->next;
-      in->count = state->argc - state->next;
-      return 0;
-    case ARGP_KEY_NO_ARGS:
-      argp_error(state, "which study files?");
-      return 0;
-    default:
-      return ARGP_ERR_UNKNOWN;
-  }
+  if (key != ARGP_KEY_INIT) return ARGP_ERR_UNKNOWN;
+  state->child_inputs[0] = &in->common;
+  return 0;
 }
 
 static const struct argp_child CHILDREN[] = {{&ms_common_argp, 0, NULL, 0}, {0}};
@@ -133,8 +121,8 @@ static mk_status plan_all(mk_context *ctx, const input *in, ms_diagnostics *diag
   if (rates.bandwidth_bytes_per_s == 0) {
     mk_log(ctx, "no prediction: the rates of this machine are not measured (moemark sysinfo --peaks)");
   }
-  for (int i = 0; i < in->count; i++)
-    MK_TRY(ctx, plan_file(ctx, in, in->file[i], &rates, diag, t));
+  for (int i = 0; i < in->files.count; i++)
+    MK_TRY(ctx, plan_file(ctx, in, in->files.item[i], &rates, diag, t));
   return ms_table_write(ctx, t, in->common.format);
 }
 
@@ -142,7 +130,8 @@ int ms_verb_plan(mk_context *ctx, int argc, char **argv) {
   input in = {.common = {.ctx = ctx}};
   ms_diagnostics diag = {0};
   ms_table *table = NULL;
-  mk_status st = ms_cli_parse(ctx, &ARGP, argc, argv, &in);
+  mk_status st = ms_cli_parse(ctx, &ARGP, argc, argv, &in, &in.files);
+  if (st == MK_OK && in.files.count == 0) return ms_cli_usage(ctx, "plan", "which study files?");
   if (st == MK_OK) st = ms_table_create(ctx, N_COLUMNS, COLUMNS, &table);
   if (st == MK_OK) st = plan_all(ctx, &in, &diag, table);
   ms_cli_diagnostics(&diag);
