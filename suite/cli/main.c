@@ -10,6 +10,11 @@ static const ms_verb VERBS[] = {
     {"list", "studies, cases, systems, metrics or baselines", ms_verb_list},
     {"check", "validate study files; report every fault as file:line:col", ms_verb_check},
     {"plan", "cases of a study with memory, work, prediction; starts nothing", ms_verb_plan},
+    {"run", "launch every case, judge, report", ms_verb_run},
+    {"status", "launches of a run folder, their state and logs", ms_verb_status},
+    {"report", "tables of a finished run again", ms_verb_report},
+    {"baseline", "show accepted measurements, accept a run", ms_verb_baseline},
+    {"sysinfo", "this machine and this build; measure its rates", ms_verb_sysinfo},
 };
 enum { N_VERBS = sizeof VERBS / sizeof VERBS[0] };
 

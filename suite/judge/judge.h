@@ -79,6 +79,9 @@ void ms_judge_destroy(mk_context *ctx, ms_judgement *judgement);
 /* Writes summary.csv, contrasts.csv, claims.csv, flops.csv and verdict.json into the run's folder. */
 mk_status ms_judge_write(mk_context *ctx, const ms_judgement *judgement);
 
+/* The code that counts when two apply: 130, 2, 5, 3, 1, 4, 0. */
+ms_exit ms_exit_stronger(ms_exit a, ms_exit b);
+
 /* Result of a case's metric by name; NULL when the study does not use it. */
 const ms_metric_result *ms_judge_metric(const ms_judgement *judgement, int case_index, const char *metric);
 

@@ -43,13 +43,15 @@ static int strength(ms_exit code) {
   return 0;
 }
 
+ms_exit ms_exit_stronger(ms_exit a, ms_exit b) { return strength(b) > strength(a) ? b : a; }
+
 static void word_count(ms_judgement *j, const char *word) {
   ms_exit code = code_of(word);
   if (code == MS_EXIT_UNDECIDED) {
     j->undecided += 1;
     if (!j->strict) return;
   }
-  if (strength(code) > strength(j->exit_code)) j->exit_code = code;
+  j->exit_code = ms_exit_stronger(j->exit_code, code);
 }
 
 void ms_judge_exit_code(ms_judgement *j) {

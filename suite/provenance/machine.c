@@ -51,6 +51,7 @@ static void cpuinfo_read(ms_machine *m) {
 }
 
 static void os_read(ms_machine *m) {
+  m->memory_bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
   struct utsname name;
   if (uname(&name) == 0) {
     snprintf(m->host, sizeof m->host, "%s", name.nodename);
@@ -86,7 +87,6 @@ static mk_status topology_read(mk_context *ctx, ms_machine *m) {
   m->l1d_bytes = cache_bytes(topology, HWLOC_OBJ_L1CACHE);
   m->l2_bytes = cache_bytes(topology, HWLOC_OBJ_L2CACHE);
   m->l3_bytes = cache_bytes(topology, HWLOC_OBJ_L3CACHE);
-  m->memory_bytes = (int64_t)hwloc_get_root_obj(topology)->total_memory;
   hwloc_bitmap_t bound = hwloc_bitmap_alloc();
   bool known = bound != NULL && hwloc_get_cpubind(topology, bound, HWLOC_CPUBIND_PROCESS) == 0;
   m->usable_threads = known ? hwloc_bitmap_weight(bound) : m->hardware_threads;
