@@ -60,23 +60,24 @@ typedef struct mt_comm_ops {
 struct mt_comm {
   const mt_comm_ops *ops;
   mk_context *ctx;
-  const char *purpose;  /* "world", "dense", "expert", "ep", "pp", "pp_back"; a static string */
+  const char *purpose; /* "world", "dense", "expert", "ep", "pp", "pp_back"; a static string */
   int rank, size;
-  int64_t calls;          /* communication calls so far (fault injection counts these) */
-  int64_t fail_at;        /* this call (1-based) fails with MK_ERR_COMM; 0 = never */
-  int64_t payload_bytes;  /* bytes this rank handed over so far: of each call the bytes of `send` (the own part
-                             included), of all_to_all_v the rows sent, of broadcast the buffer at the root only,
-                             of recv and barrier none */
+  int64_t calls;         /* communication calls so far (fault injection counts these) */
+  int64_t fail_at;       /* this call (1-based) fails with MK_ERR_COMM; 0 = never */
+  int64_t payload_bytes; /* bytes this rank handed over so far: of each call the bytes of `send` (the own part
+                            included), of all_to_all_v the rows sent, of broadcast the buffer at the root only,
+                            of recv and barrier none */
 };
 
-/* Base of every backend's window. `peer_base[r]` is where rank r's memory can be written from here (r = own rank: base);
- * NULL for the peers where the backend has no shared window. A barrier on the stream makes written rows visible. */
+/* Base of every backend's window. `peer_base[r]` is where rank r's memory can be written from here (r = own rank:
+ * base); NULL for the peers where the backend has no shared window. A barrier on the stream makes written rows visible.
+ */
 struct mt_window {
   mt_comm *comm;
   mk_device *dev;
   size_t bytes;
-  void *base;        /* own memory */
-  void **peer_base;  /* [size] */
+  void *base;       /* own memory */
+  void **peer_base; /* [size] */
 };
 
 /* Public calls: count, check shapes and forward. Contracts as in the table above. */
@@ -99,12 +100,12 @@ void mt_comm_abort(mt_comm *comm, int code);
 void mt_comm_destroy(mt_comm *comm); /* collective; streams must have passed its calls; NULL is legal */
 
 mk_status mt_window_create(mt_comm *comm, mk_device *dev, size_t bytes, mt_window **out);
-void mt_window_destroy(mt_window *window); /* collective; NULL is legal */
+void mt_window_destroy(mt_window *window);      /* collective; NULL is legal */
 bool mt_window_shared(const mt_window *window); /* every peer's memory can be written from here */
 
 typedef struct mt_comm_mpi_config {
-  bool threaded;     /* streams run on threads (cpu_async): asks for MPI_THREAD_MULTIPLE */
-  double timeout_s;  /* a call without progress for so long fails with MK_ERR_TIMEOUT; 0 = wait for ever */
+  bool threaded;    /* streams run on threads (cpu_async): asks for MPI_THREAD_MULTIPLE */
+  double timeout_s; /* a call without progress for so long fails with MK_ERR_TIMEOUT; 0 = wait for ever */
 } mt_comm_mpi_config;
 
 /* World communicators, purpose "world". mt_comm_mpi_create initialises MPI and finalises it when the world is

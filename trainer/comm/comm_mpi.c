@@ -39,12 +39,12 @@ static mk_status take_memory(mk_context *ctx, mt_mpi_comm *c) {
   return MK_OK;
 }
 
-/* Without a handle there is nothing to complete or free on MPI's side. */
+/* After a fault MPI keeps its communicator: a message that still comes must not find another one under its number. */
 static void release(mt_mpi_comm *c) {
   mk_context *ctx = c->base.ctx;
   bool clean = mt_mpi_drain(c);
   if (!clean) c->job->stuck = true;
-  if (clean && c->mpi != MPI_COMM_NULL) MPI_Comm_free(&c->mpi);
+  if (atomic_load(&c->fault) == MK_OK) MPI_Comm_free(&c->mpi);
   mt_mpi_job_release(ctx, c->job);
   mk_heap_free(ctx, c->source);
   mk_heap_free(ctx, c->scratch);

@@ -55,6 +55,7 @@ typedef struct mt_mpi_comm {
   char *scratch; /* [size * lane_bytes] */
   int64_t lane_bytes;
   const void **source; /* [size] */
+  int64_t vote[2];     /* own value and outcome of an agreement; here, because a late one may still be written */
   /* host side */
   bool in_group;
   mk_stream *group_stream;

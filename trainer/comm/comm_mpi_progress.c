@@ -26,10 +26,21 @@ mk_status mt_mpi_fail(mk_context *ctx, int error, const char *call, const char *
   return mk_fail(ctx, MK_ERR_COMM, file, line, "%s failed: %s", call, text);
 }
 
+/* Receives are withdrawn, so that a late message finds no memory to write to; Open MPI cannot withdraw sends. */
+static void give_up(mt_mpi_comm *c) {
+  for (int i = 0; c->running != NULL && i < c->n_active; i++) {
+    bool is_recv = c->running[c->of_request[i]].is_recv;
+    if (is_recv && c->request[i] != MPI_REQUEST_NULL) MPI_Cancel(&c->request[i]);
+  }
+  c->running = NULL;
+}
+
 /* Remembers the fault, so that later calls are refused instead of mixing with what is still in flight. */
 static mk_status record(mt_mpi_comm *c, mk_status st) {
   int healthy = MK_OK;
-  if (st != MK_OK) atomic_compare_exchange_strong(&c->fault, &healthy, st);
+  if (st == MK_OK) return MK_OK;
+  give_up(c);
+  atomic_compare_exchange_strong(&c->fault, &healthy, st);
   return st;
 }
 

@@ -10,15 +10,18 @@
 
 typedef struct mpi_window {
   mt_window base;
+  bool shared;
   bool counted; /* in the device's ledger: charged when shared, allocated when not */
   MPI_Win win;  /* MPI_WIN_NULL without shared memory */
 } mpi_window;
 
+/* Replaces *value by its reduction over the ranks. */
 static mk_status agree(mk_context *ctx, mt_mpi_comm *c, MPI_Op op, int64_t *value) {
-  int64_t mine = *value;
   MPI_Request request;
-  MT_MPI(ctx, MPI_Iallreduce(&mine, value, 1, MPI_INT64_T, op, c->mpi, &request));
+  c->vote[0] = *value;
+  MT_MPI(ctx, MPI_Iallreduce(&c->vote[0], &c->vote[1], 1, MPI_INT64_T, op, c->mpi, &request));
   MK_TRY(ctx, mt_mpi_complete(ctx, c, request, "window_create"));
+  *value = c->vote[1];
   return MK_OK;
 }
 
@@ -35,19 +38,18 @@ static mk_status on_one_node(mk_context *ctx, mt_mpi_comm *c, bool *out) {
   return MK_OK;
 }
 
+/* Freeing a shared window waits for all ranks: left out when one of them may not come any more. */
 static void release(mpi_window *w) {
   if (w == NULL) return;
   mt_window *base = &w->base;
   mk_context *ctx = base->comm->ctx;
-  if (w->win != MPI_WIN_NULL) {
+  bool healthy = atomic_load(&((mt_mpi_comm *)base->comm)->fault) == MK_OK;
+  if (w->win != MPI_WIN_NULL && healthy) {
     MPI_Win_unlock_all(w->win);
     MPI_Win_free(&w->win);
-    mk_device_discharge(base->dev, MK_MEM_COMM, base->bytes);
-  } else if (w->counted && base->base != NULL) {
-    mk_device_free(base->dev, MK_MEM_COMM, base->base, base->bytes);
-  } else if (w->counted) {
-    mk_device_discharge(base->dev, MK_MEM_COMM, base->bytes);
   }
+  if (w->counted && w->shared) mk_device_discharge(base->dev, MK_MEM_COMM, base->bytes);
+  if (w->counted && !w->shared) mk_device_free(base->dev, MK_MEM_COMM, base->base, base->bytes);
   mk_heap_free(ctx, base->peer_base);
   mk_heap_free(ctx, w);
 }
@@ -60,6 +62,7 @@ static mk_status prepare(mt_comm *comm, mk_device *dev, size_t bytes, bool share
   if (shared) MK_TRY(ctx, mt_shm_check(ctx, "window of the ranks", all_bytes, mt_shm_free_bytes()));
   MK_TRY(ctx, mk_heap_alloc(ctx, sizeof *w, &w));
   w->base = (mt_window){.comm = comm, .dev = dev, .bytes = bytes};
+  w->shared = shared;
   w->win = MPI_WIN_NULL;
   MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)comm->size, sizeof(void *), &w->base.peer_base), out);
   if (shared) {
@@ -126,8 +129,4 @@ out:
   return st;
 }
 
-/* Freeing waits for all ranks: left out when one of them cannot come any more. */
-void mt_mpi_window_destroy(mt_window *window) {
-  if (mt_mpi_usable(window->comm->ctx, (mt_mpi_comm *)window->comm, "window_destroy") != MK_OK) return;
-  release((mpi_window *)window);
-}
+void mt_mpi_window_destroy(mt_window *window) { release((mpi_window *)window); }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "tests/trainer/comm/comm_fixture.h"
+#include "trainer/comm/shm.h"
 
 enum { SLOT_BYTES = 4096 };
 
@@ -84,6 +85,22 @@ START_TEST(one_refusal_is_everyones) {
 }
 END_TEST
 
+/* More than /dev/shm has: refused at creation with numbers and remedy, not by SIGBUS at the first store. */
+START_TEST(shared_memory_shortage_is_refused) {
+  mt_comm *comm = fx_comm(FX_WORLD);
+  if (strcmp(comm->ops->name, "mpi") != 0) return;
+  test_bench b;
+  fx_bench_open(&b);
+  mt_window *window = NULL;
+  size_t bytes = mt_shm_free_bytes() / (size_t)comm->size + (64u << 20);
+  ck_assert_int_eq(mt_window_create(comm, b.dev, bytes, &window), MK_ERR_MEMORY);
+  ck_assert_msg(strstr(fx()->ctx.error.message, "--shm-size") != NULL, "said: %s", fx()->ctx.error.message);
+  mk_error_clear(&fx()->ctx);
+  ck_assert_uint_eq(b.dev->used_bytes[MK_MEM_COMM], 0);
+  test_bench_close(&b);
+}
+END_TEST
+
 START_TEST(an_empty_window_is_refused) {
   mt_window *window = NULL;
   ck_assert_int_eq(mt_window_create(fx_comm(FX_WORLD), NULL, 0, &window), MK_ERR_ARG);
@@ -95,6 +112,7 @@ TCase *cases_window(void) {
   TCase *tc = tcase_create("window");
   tcase_add_loop_test(tc, stores_reach_the_peers, 0, FX_VARIANTS);
   tcase_add_test(tc, one_refusal_is_everyones);
+  tcase_add_test(tc, shared_memory_shortage_is_refused);
   tcase_add_test(tc, an_empty_window_is_refused);
   return tc;
 }

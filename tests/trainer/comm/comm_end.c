@@ -9,9 +9,11 @@
 #include "tests/support/check_main.h"
 #include "tests/trainer/comm/comm_fixture.h"
 
-#define TIMEOUT_S 0.5
+/* Rank 1 comes LATE_US after rank 0, which waits out what is left of it, so that the world stays within its own
+ * deadline. */
+#define TIMEOUT_S 1.0
 
-enum { N = 100, KINDS = 4 };
+enum { N = 100, KINDS = 4, LATE_US = 1800000 };
 
 static mk_status call(mt_comm *comm, int kind, const mk_tensor *t, mk_stream *s) {
   switch (kind) {
@@ -38,9 +40,9 @@ static void check_timeout(mt_comm *comm, int kind, const mk_tensor *t, test_benc
   double took_s = mk_device_now_s(b->dev) - begin_s;
   const char *said = b->ctx.error.message;
   ck_assert_msg(st == MK_ERR_TIMEOUT, "%s: got %s", names[kind], mk_status_name(st));
-  ck_assert_msg(took_s >= TIMEOUT_S && took_s < 3 * TIMEOUT_S, "%s took %g s", names[kind], took_s);
+  ck_assert_msg(took_s >= TIMEOUT_S && took_s < 2 * TIMEOUT_S, "%s took %g s", names[kind], took_s);
   ck_assert_msg(strstr(said, "no progress in ") != NULL && strstr(said, names[kind]) != NULL, "said: %s", said);
-  ck_assert_msg(strstr(said, "on late for 0.5 s: a peer is stopped or dead") != NULL, "said: %s", said);
+  ck_assert_msg(strstr(said, "on late for 1 s: a peer is stopped or dead") != NULL, "said: %s", said);
   mk_error_clear(&b->ctx);
   ck_assert_int_eq(call(comm, kind, t, b->stream), MK_ERR_COMM); /* the communicator takes no more */
   mk_error_clear(&b->ctx);
@@ -55,11 +57,11 @@ START_TEST(a_late_peer_is_a_timeout) {
   if (comm->rank == 0) {
     check_timeout(comm, _i, &t, &b);
   } else {
-    usleep(3 * 500000 / 2 + 250000);
+    usleep(LATE_US);
     fx_ok(answer(comm, _i, &t, b.stream), "answer");
   }
-  if (comm->rank == 0) usleep(1250000); /* so that the world's own deadline is met */
-  mt_comm_destroy(comm);                /* completes what was left in flight */
+  if (comm->rank == 0) usleep(LATE_US - (useconds_t)(TIMEOUT_S * 1e6));
+  mt_comm_destroy(comm); /* completes what was left in flight */
   fx_ok(mt_comm_barrier(world, b.stream), "other communicators live on");
   test_bench_close(&b);
 }
@@ -102,5 +104,6 @@ int main(int argc, char **argv) {
     fprintf(stderr, "no world: %s\n", fx()->ctx.error.message);
     return 1;
   }
+  fx()->guard = false; /* a broadcast that was given up is still received when it comes */
   return timeout ? timeouts() : end_last_rank(strcmp(mode, "killed") == 0);
 }

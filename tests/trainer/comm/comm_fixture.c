@@ -25,6 +25,7 @@ static mk_status open_variants(fixture *f, bool mpi) {
 
 mk_status fx_open(const char *backend, const char *device, double timeout_s) {
   fixture *f = &the_fixture;
+  f->guard = true;
   bool mpi = strcmp(backend, "mpi") == 0;
   f->device = device;
   mt_comm_mpi_config config = {.threaded = strcmp(device, "cpu_async") == 0, .timeout_s = timeout_s};
@@ -44,7 +45,8 @@ void fx_ok(mk_status st, const char *what) {
 }
 
 void fx_bench_open(test_bench *b) {
-  mk_device_config config = {.name = fx()->device, .threads = 1, .guard = true, .seed = (uint64_t)fx()->ctx.rank};
+  mk_device_config config = {
+      .name = fx()->device, .threads = 1, .guard = fx()->guard, .seed = (uint64_t)fx()->ctx.rank};
   test_bench_open(b, &config, 1, false);
 }
 

@@ -23,6 +23,7 @@ enum { FX_MAX_ELEMENTS = 80000 };
 typedef struct fixture {
   mk_context ctx;
   const char *device; /* "cpu" or "cpu_async" */
+  bool guard;         /* of the device memory; true unless a test clears it */
   mt_comm *comm[FX_VARIANTS];
 } fixture;
 
