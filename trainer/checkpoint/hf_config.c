@@ -189,6 +189,9 @@ static bool add_common(cJSON *root, const mt_hf_model *model, const mt_config *c
   ok = ok && cJSON_AddBoolToObject(root, "norm_topk_prob", cfg->norm_topk) != NULL;
   ok = ok && cJSON_AddBoolToObject(root, "tie_word_embeddings", 0) != NULL;
   ok = ok && cJSON_AddBoolToObject(root, "attention_bias", 0) != NULL;
+  /* no special tokens: the library's defaults lie outside small vocabularies */
+  ok = ok && cJSON_AddNullToObject(root, "bos_token_id") != NULL && cJSON_AddNullToObject(root, "eos_token_id") != NULL;
+  ok = ok && cJSON_AddNullToObject(root, "pad_token_id") != NULL;
   return ok && add_rope(root, cfg) && model->add(root, cfg);
 }
 
