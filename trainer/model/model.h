@@ -110,6 +110,7 @@ typedef struct mt_model {
 typedef struct mt_pass {
   mk_stream *stream;
   bool train;            /* false: evaluation; no gradients, no trace in the step's sums */
+  bool first;            /* first microbatch of the step: GEMM weight gradients are overwritten, not added to */
   int64_t first_token;   /* global index of token 0 inside the step (keys random routing) */
   int64_t microbatches;  /* of all ranks in the step: the hf balance loss is their mean */
   void *logits_out;      /* host [T,V] in the compute dtype, or NULL: tests read logits */
@@ -149,7 +150,7 @@ mk_status mt_experts_forward(mt_model *m, const mt_pass *p, mt_layer *l);
 mk_status mt_experts_backward(mt_model *m, const mt_pass *p, mt_layer *l);
 mk_status mt_head_forward_backward(mt_model *m, const mt_pass *p, const mk_tensor *x, const mk_tensor *pending);
 
-/* Linear layers of a unit by role: y = x W^T, dx (+ add), dW +=. */
+/* Linear layers of a unit by role: y = x W^T; dx (+ add), and dW = or += by pass->first. */
 mk_status mt_linear_forward(mt_model *m, const mt_pass *p, int unit, mt_param_role role, const mk_tensor *x,
                             const mk_tensor *y);
 mk_status mt_linear_backward(mt_model *m, const mt_pass *p, int unit, mt_param_role role, const mk_tensor *x,

@@ -47,6 +47,7 @@ static void add(builder *b, int unit, mt_param_role role, const char *name, int 
   bool expert = role == MT_PARAM_EXPERT_UP_GATE || role == MT_PARAM_EXPERT_DOWN;
   int64_t parts = expert ? b->mesh->ep : 1;
   *p = (mt_param){.role = role, .unit = unit, .expert = expert, .decays = decays(b->cfg, role), .n_dims = n_dims,
+                  .overwritten = n_dims >= 2 && role != MT_PARAM_EMBED,
                   .dim = {d0 / parts, d1, d2}};
   p->count = p->dim[0] * (n_dims > 1 ? d1 : 1) * (n_dims > 2 ? d2 : 1);
   p->total = p->count * parts;

@@ -45,6 +45,7 @@ typedef struct mt_param {
   int unit;          /* 0 embedding, 1..L layers, L+1 head */
   bool expert;       /* lives in the expert buffer and is split over the EP group */
   bool decays;       /* takes weight decay */
+  bool overwritten;  /* a GEMM weight: the first microbatch overwrites its gradient, so that nothing clears it */
   int n_dims;
   int64_t dim[3];    /* local shape: dim[0] of an expert parameter is E / EP */
   int64_t count;     /* local elements */

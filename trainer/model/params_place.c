@@ -18,8 +18,6 @@ static mk_tensor shaped_view(const mt_param *p, const mk_tensor *flat) {
   return view;
 }
 
-static bool is_gemm_weight(const mt_param *p) { return p->n_dims >= 2 && p->role != MT_PARAM_EMBED; }
-
 static void place_optimizer(mt_param *p, mk_dtype master, bool main_is_w, mk_arena *optim) {
   p->main = mk_tensor_1d(master, p->shard_count);
   p->m = p->main;
@@ -34,7 +32,7 @@ static void place_optimizer(mt_param *p, mk_dtype master, bool main_is_w, mk_are
 }
 
 static void place_packed(mt_param *p, mk_device *dev, mk_arena *workspace) {
-  if (!is_gemm_weight(p)) return;
+  if (!p->overwritten) return;
   bool grouped = p->n_dims == 3;
   int64_t groups = grouped ? p->dim[0] : 1;
   int64_t n = p->dim[grouped ? 1 : 0], k = p->dim[grouped ? 2 : 1];

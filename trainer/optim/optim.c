@@ -27,6 +27,8 @@ mk_status mt_optim_begin(mt_optim *optim, mk_stream *stream, int64_t step) {
   const mt_config *c = optim->cfg;
   mt_model *m = optim->model;
   mk_tensor none = {0};
+  mk_tensor norm = mk_tensor_slice(&optim->reduce, MK_SUM_COUNT, 1);
+  MK_TRY(optim->ctx, mk_fill(stream, &norm, 0));
   MK_TRY(optim->ctx, send_times(optim, stream, optim->own_times[step % MT_TIME_SLOTS]));
   return mk_step_begin(stream, &(mk_step_begin_args){.state = m->state, .sums = m->sums,
                                                      .counts = m->moe_layers > 0 ? m->step_counts : none,
@@ -35,22 +37,35 @@ mk_status mt_optim_begin(mt_optim *optim, mk_stream *stream, int64_t step) {
                                                      .total_steps = optim->total_steps});
 }
 
-/* Ranks that hold the same elements of a parameter each add their share. */
-static double norm_share(const mt_optim *optim, const mt_param *p) {
-  const mt_mesh_plan *plan = &optim->mesh->plan;
-  int copies = p->expert ? plan->ep_dp : plan->dp;
-  return p->replicated || p->shard_count == p->count ? 1.0 / copies : 1.0;
+/* Ranks whose gradients of this parameter are summed. */
+static int copies(const mt_optim *optim, const mt_param *p) {
+  return p->expert ? optim->mesh->plan.ep_dp : optim->mesh->plan.dp;
 }
 
-static mk_status add_norms(mt_optim *optim, mk_stream *stream) {
+/* Ranks that hold the same elements of a parameter each add their share. */
+static double norm_share(const mt_optim *optim, const mt_param *p) {
+  return p->shard_count == p->count ? 1.0 / copies(optim, p) : 1.0;
+}
+
+static mk_status add_norm(mt_optim *optim, mk_stream *stream, const mt_param *p) {
+  mk_squared_norm_args args = {.x = mk_tensor_slice(&p->grad, p->shard_first, p->shard_count),
+                               .out = mk_tensor_slice(&optim->reduce, MK_SUM_COUNT, 1),
+                               .scale = norm_share(optim, p)};
+  return mk_squared_norm(stream, &args);
+}
+
+mk_status mt_optim_unit_norms(mt_optim *optim, mk_stream *stream, int unit) {
+  for (int role = 0; role < MT_PARAM_ROLE_COUNT; role++) {
+    const mt_param *p = mt_params_find(&optim->model->params, unit, (mt_param_role)role);
+    if (p != NULL && copies(optim, p) == 1) MK_TRY(optim->ctx, add_norm(optim, stream, p));
+  }
+  return MK_OK;
+}
+
+static mk_status add_shared_norms(mt_optim *optim, mk_stream *stream) {
   const mt_params *params = &optim->model->params;
-  mk_tensor norm = mk_tensor_slice(&optim->reduce, MK_SUM_COUNT, 1);
-  MK_TRY(optim->ctx, mk_fill(stream, &norm, 0));
   for (int i = 0; i < params->count; i++) {
-    const mt_param *p = &params->item[i];
-    mk_squared_norm_args args = {.x = mk_tensor_slice(&p->grad, p->shard_first, p->shard_count), .out = norm,
-                                 .scale = norm_share(optim, p)};
-    MK_TRY(optim->ctx, mk_squared_norm(stream, &args));
+    if (copies(optim, &params->item[i]) > 1) MK_TRY(optim->ctx, add_norm(optim, stream, &params->item[i]));
   }
   return MK_OK;
 }
@@ -60,7 +75,7 @@ mk_status mt_optim_reduce(mt_optim *optim, mk_stream *stream) {
   const mt_config *c = optim->cfg;
   mt_model *m = optim->model;
   mt_comm *dense = optim->mesh->dense;
-  MK_TRY(ctx, add_norms(optim, stream));
+  MK_TRY(ctx, add_shared_norms(optim, stream));
   if (dense->size > 1) {
     MK_TRY(ctx, mt_comm_all_reduce(dense, &optim->reduce, &optim->reduce, MT_SUM, stream));
     if (m->moe_layers > 0) {
@@ -74,7 +89,7 @@ mk_status mt_optim_reduce(mt_optim *optim, mk_stream *stream) {
                                                    .sigma_factor = c->skip_sigma});
 }
 
-/* Gradient elements outside the own shard are cleared too: the next step accumulates into all of them. */
+/* The next step adds to all elements of such a gradient, the own shard or not. */
 static mk_status clear_rest(mt_optim *optim, mk_stream *stream, const mt_param *p) {
   int64_t end = p->shard_first + p->shard_count;
   mk_tensor before = mk_tensor_slice(&p->grad, 0, p->shard_first);
@@ -89,12 +104,12 @@ mk_status mt_optim_update(mt_optim *optim, mk_stream *stream) {
   for (int i = 0; i < m->params.count; i++) {
     const mt_param *p = &m->params.item[i];
     mk_adamw_args args = {.state = m->state, .main = p->main, .m = p->m, .v = p->v, .beta1 = (float)c->beta1,
-                          .beta2 = (float)c->beta2, .eps = (float)c->eps, .clear_grad = 1,
+                          .beta2 = (float)c->beta2, .eps = (float)c->eps, .clear_grad = !p->overwritten,
                           .weight_decay = p->decays ? (float)c->weight_decay : 0.0f};
     args.grad = mk_tensor_slice(&p->grad, p->shard_first, p->shard_count);
     args.compute = mk_tensor_slice(&p->w, p->shard_first, p->shard_count);
     MK_TRY(optim->ctx, mk_adamw(stream, &args));
-    MK_TRY(optim->ctx, clear_rest(optim, stream, p));
+    if (!p->overwritten) MK_TRY(optim->ctx, clear_rest(optim, stream, p));
   }
   return MK_OK;
 }

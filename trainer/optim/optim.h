@@ -31,11 +31,15 @@ mk_status mt_optim_begin(mt_optim *optim, mk_stream *stream, int64_t step);
 /* Exchanges own_times[0] outside a step: after the last one. */
 mk_status mt_optim_times_exchange(mt_optim *optim, mk_stream *stream);
 
+/* After the last backward pass of a unit: adds the norms of its gradients that no other rank shares, while they are
+ * still in the processor's caches. The others follow in mt_optim_reduce. */
+mk_status mt_optim_unit_norms(mt_optim *optim, mk_stream *stream, int unit);
+
 /* After all gradients are complete sums: norm over all ranks (replicated tensors count once, experts once each,
  * Olmo-core 3.0.0 olmo_core/optim/moe_optimizer.py), loss sums over all data-parallel ranks, clip coefficient, skip. */
 mk_status mt_optim_reduce(mt_optim *optim, mk_stream *stream);
 
-/* AdamW on the own shards; gradients of the whole local parameters are cleared for the next step. */
+/* AdamW on the own shards; clears the gradients that the next step will add to. */
 mk_status mt_optim_update(mt_optim *optim, mk_stream *stream);
 
 #endif

@@ -8,8 +8,9 @@
 static mk_status unit_done(void *user, int unit) {
   mt_trainer *t = user;
   const mt_sharding_ops *ops = t->sharding->ops;
-  if (ops->after_backward == NULL) return MK_OK;
-  return ops->after_backward(t->sharding, unit, t->running == t->microbatches - 1);
+  bool last = t->running == t->microbatches - 1;
+  if (last) MK_TRY(t->ctx, mt_optim_unit_norms(&t->optim, t->compute, unit));
+  return ops->after_backward == NULL ? MK_OK : ops->after_backward(t->sharding, unit, last);
 }
 
 mk_status mt_trainer_begin(mt_trainer *t) {
@@ -34,7 +35,7 @@ mk_status mt_trainer_microbatch(mt_trainer *t, const int32_t *tokens, const int3
   MK_CHECK(t->ctx, t->running < t->microbatches, MK_ERR_ARG, "step %lld takes %lld microbatches", (long long)t->step,
            (long long)t->microbatches);
   MK_TRY(t->ctx, upload(t, tokens, labels));
-  mt_pass pass = {.stream = t->compute, .train = true, .unit_done = unit_done, .user = t,
+  mt_pass pass = {.stream = t->compute, .train = true, .first = t->running == 0, .unit_done = unit_done, .user = t,
                   .first_token = mt_data_first_token(&t->cfg, plan->dp_rank, t->running),
                   .microbatches = t->microbatches * plan->dp};
   MK_TRY(t->ctx, mt_model_run(t->model, &pass));

@@ -25,12 +25,11 @@ static mk_status get(void *user, const mt_param *param, int64_t first, int64_t c
   mk_tensor range = mk_tensor_slice(&param->w, first % param->count, count);
   MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)count, sizeof *wide, &wide), out);
   if (param->expert && t->mesh->plan.ep > 1) {
-    mk_tensor scratch = mk_tensor_slice(&param->grad, 0, count); /* gradients are zero between steps */
+    mk_tensor scratch = mk_tensor_slice(&param->grad, 0, count); /* between steps nobody reads an expert's gradient */
     scratch.dtype = MK_F32;
     if (owner == t->mesh->plan.ep_rank) MK_TRY_GOTO(ctx, mk_cast(t->compute, &(mk_cast_args){range, scratch}), out);
     MK_TRY_GOTO(ctx, mt_comm_broadcast(t->mesh->ep, &scratch, owner, t->compute), out);
     MK_TRY_GOTO(ctx, mt_trainer_tensor_read(t, &scratch, wide), out);
-    MK_TRY_GOTO(ctx, mk_fill(t->compute, &scratch, 0), out);
   } else {
     MK_TRY_GOTO(ctx, mt_trainer_tensor_read(t, &range, wide), out);
   }

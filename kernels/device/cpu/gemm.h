@@ -32,6 +32,7 @@ typedef struct mk_gemm_call {
   mk_tensor add;    /* optional, dtype of c, may alias c; not for wgrad */
   mk_tensor c;
   mk_tensor offsets; /* i32 [groups+1]; absent: one group of all rows */
+  bool overwrite;    /* wgrad: c is taken as zero; groups without rows become zero */
 } mk_gemm_call;
 
 /* `op` is for messages. MK_ERR_ARG for offsets that are not ascending or leave the buffers, MK_ERR_UNSUPPORTED for

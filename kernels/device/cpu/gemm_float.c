@@ -68,15 +68,24 @@ static block take(const mk_tensor *t, int64_t offset, int64_t ld, int64_t rows, 
 
 static int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
 
+void mk_gemm_wgrad_clear(const mk_gemm_call *call, const mk_gemm_task *task) {
+  for (int64_t row = task->col; row < task->col + task->cols; row++) {
+    void *at = mk_gemm_at(&call->c, mk_gemm_weight_offset(task->group, call->n, call->k, row, task->inner));
+    memset(at, 0, (size_t)task->inners * sizeof(float));
+  }
+}
+
 static bool wgrad_tile(const mk_gemm_plan *plan, const mk_gemm_task *task, float *scratch) {
   const mk_gemm_call *call = plan->call;
   float *c = mk_gemm_at(&call->c, mk_gemm_weight_offset(task->group, call->n, call->k, task->col, task->inner));
+  if (call->overwrite && task->rows == 0) mk_gemm_wgrad_clear(call, task);
   for (int64_t done = 0; done < task->rows; done += plan->tiles.rows) {
+    float beta = call->overwrite && done == 0 ? 0 : 1;
     int64_t rows = min(plan->tiles.rows, task->rows - done), row = task->row + done;
     float *free_scratch = scratch;
     block a = take(&call->a, mk_gemm_row_offset(row, task->col, call->n), call->n, rows, task->cols, &free_scratch);
     block b = take(&call->b, mk_gemm_row_offset(row, task->inner, call->k), call->k, rows, task->inners, &free_scratch);
-    if (!mk_cpu_sgemm('T', 'N', task->cols, task->inners, rows, 1, a.data, a.ld, b.data, b.ld, 1, c, call->k)) {
+    if (!mk_cpu_sgemm('T', 'N', task->cols, task->inners, rows, 1, a.data, a.ld, b.data, b.ld, beta, c, call->k)) {
       return false;
     }
     if (rows == task->rows) break; /* tiles.rows may be INT64_MAX */

@@ -295,6 +295,7 @@ static void copy_rows(const mk_tensor *from, int64_t from_offset, int64_t from_l
 static bool wgrad_tile(mk_gemm_native *native, const tile *tiles, const mk_gemm_call *call, const mk_gemm_task *task,
                        int thread) {
   void *c = mk_gemm_at(&call->c, mk_gemm_weight_offset(task->group, call->n, call->k, task->col, 0));
+  if (call->overwrite) mk_gemm_wgrad_clear(call, task);
   for (int64_t done = 0; done < task->rows; done += FULL_ROWS) {
     int64_t rows = task->rows - done < FULL_ROWS ? task->rows - done : FULL_ROWS, row = task->row + done;
     int64_t a_offset = mk_gemm_row_offset(row, task->col, call->n), b_offset = mk_gemm_row_offset(row, 0, call->k);

@@ -54,6 +54,9 @@ static inline void *mk_gemm_at(const mk_tensor *t, int64_t index) {
   return (char *)t->data + (size_t)index * mk_dtype_bytes(t->dtype);
 }
 
+/* Clears the output tile of a wgrad task. */
+void mk_gemm_wgrad_clear(const mk_gemm_call *call, const mk_gemm_task *task);
+
 /* One task, on the calling thread. False on failure of oneDNN. */
 bool mk_gemm_float_tile(const mk_gemm_plan *plan, const mk_gemm_task *task, float *scratch);
 

@@ -96,7 +96,7 @@ int64_t mk_gemm_make_tasks(const mk_gemm_call *call, const mk_gemm_tiles *tiles,
   for (int64_t i = 0; i < call->groups; i++) {
     int64_t rows = group_rows(call, order[i]), tail = rows % modulus;
     mk_gemm_task task = {.group = order[i], .row = group_begin(call, order[i]) + rows - tail, .rows = tail};
-    if (tail > 0) made += emit_across(call, tiles, task, tasks + made);
+    if (tail > 0 || call->overwrite) made += emit_across(call, tiles, task, tasks + made);
   }
   return made;
 }

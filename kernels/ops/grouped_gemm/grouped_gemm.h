@@ -31,6 +31,7 @@ typedef struct mk_grouped_gemm_wgrad_args {
   mk_tensor x;       /* [rows_max,K] */
   mk_tensor offsets; /* i32 [E+1] */
   mk_tensor dw;      /* in/out f32 [E,N,K], accumulated; empty groups add nothing */
+  int32_t overwrite; /* 1: dw = dy^T x, as if it had been zero (a first microbatch needs no clearing) */
 } mk_grouped_gemm_wgrad_args;
 
 mk_status mk_grouped_gemm_fwd(mk_stream *stream, const mk_grouped_gemm_fwd_args *args);

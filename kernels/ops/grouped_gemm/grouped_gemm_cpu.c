@@ -32,5 +32,6 @@ mk_status mk_grouped_gemm_wgrad_cpu(mk_stream *stream, const void *args) {
   call.b = a->x;
   call.offsets = a->offsets;
   call.c = a->dw;
+  call.overwrite = a->overwrite != 0;
   return mk_cpu_gemm_run(stream, MK_OP_grouped_gemm_wgrad, &call);
 }

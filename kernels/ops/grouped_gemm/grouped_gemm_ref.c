@@ -30,7 +30,7 @@ mk_status mk_grouped_gemm_wgrad_ref(mk_stream *stream, const void *args) {
   (void)stream;
   for (int64_t e = 0; e < a->dw.dim[0]; e++) {
     mk_gemm_ref_wgrad(&a->dy, &a->x, &a->dw, e * a->dw.dim[1] * a->dw.dim[2], begin_of(&a->offsets, e),
-                      begin_of(&a->offsets, e + 1));
+                      begin_of(&a->offsets, e + 1), a->overwrite != 0);
   }
   return MK_OK;
 }

@@ -33,16 +33,16 @@ static inline void mk_gemm_ref_dgrad(const mk_tensor *dy, const mk_tensor *w, in
   }
 }
 
-/* dw += dy^T x. */
+/* dw = (overwrite ? 0 : dw) + dy^T x. */
 static inline void mk_gemm_ref_wgrad(const mk_tensor *dy, const mk_tensor *x, const mk_tensor *dw, int64_t w_first,
-                                     int64_t begin, int64_t end) {
+                                     int64_t begin, int64_t end, bool overwrite) {
   int64_t n = dy->dim[1], k = x->dim[1];
-  for (int64_t i = 0; i < n && begin < end; i++) {
+  for (int64_t i = 0; i < n; i++) {
     for (int64_t j = 0; j < k; j++) {
-      double sum = 0;
+      double sum = overwrite ? 0 : mk_ref_get(dw, w_first + i * k + j);
       for (int64_t row = begin; row < end; row++)
         sum += mk_ref_get(dy, row * n + i) * mk_ref_get(x, row * k + j);
-      mk_ref_add(dw, w_first + i * k + j, sum);
+      mk_ref_set(dw, w_first + i * k + j, sum);
     }
   }
 }

@@ -35,6 +35,7 @@ typedef struct mk_linear_wgrad_args {
   mk_tensor dy; /* [T,N] */
   mk_tensor x;  /* [T,K] */
   mk_tensor dw; /* in/out f32 [N,K], accumulated: dw += dy^T x */
+  int32_t overwrite; /* 1: dw = dy^T x, as if it had been zero (a first microbatch needs no clearing) */
 } mk_linear_wgrad_args;
 
 mk_status mk_linear_pack(mk_stream *stream, const mk_linear_pack_args *args);

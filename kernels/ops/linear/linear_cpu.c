@@ -36,5 +36,6 @@ mk_status mk_linear_wgrad_cpu(mk_stream *stream, const void *args) {
   call.a = a->dy;
   call.b = a->x;
   call.c = a->dw;
+  call.overwrite = a->overwrite != 0;
   return mk_cpu_gemm_run(stream, MK_OP_linear_wgrad, &call);
 }

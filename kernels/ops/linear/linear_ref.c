@@ -26,6 +26,6 @@ mk_status mk_linear_dgrad_ref(mk_stream *stream, const void *args) {
 mk_status mk_linear_wgrad_ref(mk_stream *stream, const void *args) {
   const mk_linear_wgrad_args *a = args;
   (void)stream;
-  mk_gemm_ref_wgrad(&a->dy, &a->x, &a->dw, 0, 0, a->dy.dim[0]);
+  mk_gemm_ref_wgrad(&a->dy, &a->x, &a->dw, 0, 0, a->dy.dim[0], a->overwrite != 0);
   return MK_OK;
 }
