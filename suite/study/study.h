@@ -145,7 +145,7 @@ typedef struct ms_scale {
 typedef struct ms_metric_use {
   char name[MS_NAME_BYTES];
   char unit[MS_NAME_BYTES];
-  bool lower_is_better, deterministic, gate;
+  bool has_better, lower_is_better, deterministic, gate;
   double delta; /* relevance threshold; 0 = not set */
   ms_place place;
 } ms_metric_use;

@@ -83,6 +83,7 @@ static bool read_metric(ms_reader *reader, const ms_node *node, void *out) {
   if (node->kind == MS_NODE_MAP && ms_yaml_child(node, "better") == NULL && !w.use.deterministic) {
     ms_fault(reader, node->key_place, "%s: mandatory key 'better' is missing (higher or lower)", node->key);
   }
+  w.use.has_better = w.better[0] != '\0';
   w.use.lower_is_better = strcmp(w.better, "lower") == 0;
   memcpy(out, &w.use, sizeof w.use);
   return true;

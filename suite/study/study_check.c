@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "kernels/base/text.h"
+#include "suite/metrics/metric.h"
 #include "suite/study/study_read.h"
 
 void ms_fault_factor(ms_reader *reader, const ms_study *study, ms_place place, const char *name) {
@@ -152,6 +153,30 @@ static void fault_metric(ms_reader *reader, const ms_study *study, ms_place plac
   ms_fault(reader, place, "metric '%.60s' does not stand under metrics; the nearest is '%s'", name, best);
 }
 
+/* Names, units and directions are those of suite/metrics: a study chooses metrics, it does not redefine them. */
+static void check_metric(ms_reader *reader, const ms_metric_use *use) {
+  const ms_metric *metric = ms_metric_find(use->name);
+  if (metric == NULL) {
+    const char *best = "";
+    int distance = -1, count = 0;
+    const ms_metric *list = ms_metric_list(&count);
+    for (int i = 0; i < count; i++)
+      ms_nearest(use->name, list[i].name, &best, &distance);
+    ms_fault(reader, use->place, "unknown metric '%s'; the nearest is '%s'", use->name, best);
+    return;
+  }
+  if (use->unit[0] != '\0' && strcmp(use->unit, metric->unit) != 0) {
+    ms_fault(reader, use->place, "metric '%s' has the unit %s, not %s", use->name, metric->unit, use->unit);
+  }
+  if (use->has_better && use->lower_is_better != metric->lower_is_better) {
+    ms_fault(reader, use->place, "metric '%s' is better when %s", use->name,
+             metric->lower_is_better ? "lower" : "higher");
+  }
+  if (use->deterministic && !metric->deterministic) {
+    ms_fault(reader, use->place, "metric '%s' varies from launch to launch; it is not deterministic", use->name);
+  }
+}
+
 /* A level that some scale lists. */
 static bool level_somewhere(const ms_study *study, const char *factor, const char *level) {
   for (int i = 0; i < study->n_scales; i++) {
@@ -228,6 +253,8 @@ void ms_check_study(ms_reader *reader, const ms_study *study) {
     check_level(reader, study, &study->levels[i]);
     check_overlap(reader, study, &study->levels[i]);
   }
+  for (int i = 0; i < study->n_metrics; i++)
+    check_metric(reader, &study->metrics[i]);
   for (int i = 0; i < study->n_contrasts; i++)
     check_contrast(reader, study, &study->contrasts[i]);
   for (int i = 0; i < study->n_claims; i++) {
