@@ -108,6 +108,7 @@ static mk_status one_step(const golden_folder *g, int run, golden_report *r) {
   MK_TRY_GOTO(ctx, golden_trainer_open(g, RUNS[run].clip, &gt), out);
   MK_TRY_GOTO(ctx, mt_trainer_begin(gt.t), out);
   MK_TRY_GOTO(ctx, load_gradients(g, gt.t), out);
+  MK_TRY_GOTO(ctx, mt_trainer_gradients_given(gt.t), out);
   MK_TRY_GOTO(ctx, mt_trainer_reduce(gt.t), out);
   MK_TRY_GOTO(ctx, mt_trainer_update(gt.t), out);
   MK_TRY_GOTO(ctx, golden_walk(g, gt.t, MT_VALUE_MAIN, add_one_step, &c), out);

@@ -48,6 +48,13 @@ mk_status mt_trainer_reduce(mt_trainer *t) {
   return mt_optim_reduce(&t->optim, t->compute);
 }
 
+mk_status mt_trainer_gradients_given(mt_trainer *t) {
+  for (int unit = 0; unit < t->model->params.units; unit++) {
+    MK_TRY(t->ctx, mt_optim_unit_norms(&t->optim, t->compute, unit));
+  }
+  return MK_OK;
+}
+
 mk_status mt_trainer_update(mt_trainer *t) {
   MK_TRY(t->ctx, mt_optim_update(&t->optim, t->compute));
   if (t->sharding->ops->after_step != NULL) MK_TRY(t->ctx, t->sharding->ops->after_step(t->sharding));

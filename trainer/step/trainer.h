@@ -50,6 +50,9 @@ mk_status mt_trainer_finish(mt_trainer *t);
 
 /* Only the first half of finish: gradients become complete sums (every strategy), nothing is updated. */
 mk_status mt_trainer_reduce(mt_trainer *t);
+/* For gradients that were put in from outside in place of a backward pass (tests): adds their norms. */
+mk_status mt_trainer_gradients_given(mt_trainer *t);
+
 /* Only the second half. */
 mk_status mt_trainer_update(mt_trainer *t);
 
