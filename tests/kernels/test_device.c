@@ -108,7 +108,7 @@ START_TEST(memory_is_zeroed_aligned_and_resident) {
       block[at] = 1;
     }
     getrusage(RUSAGE_SELF, &after);
-    ck_assert_int_le(after.ru_minflt - before.ru_minflt, 8); /* stack and the like; 8 MiB would be 2048 */
+    ck_assert_int_le(after.ru_minflt - before.ru_minflt, 128); /* stack and the like; untouched 2 MiB would be 512 */
     mk_device_free(dev, MK_MEM_PARAMS, block, sizes[i]);
   }
   mk_device_destroy(dev);
@@ -276,6 +276,7 @@ static void touch_guarded_memory(const char *name, bool guard) {
   ck_assert_int_eq(mk_device_alloc(dev, MK_MEM_PARAMS, 16, &t.data), MK_OK);
   ck_assert_int_eq(mk_fill(stream, &t, 0), MK_OK);
   ck_assert_int_eq(mk_stream_sync(stream, false), MK_OK);
+  signal(SIGSEGV, SIG_DFL); /* a sanitizer's handler would exit instead */
   volatile float value = *(volatile float *)t.data;
   ck_assert(value == 0);
   mk_stream_destroy(stream);

@@ -59,18 +59,19 @@ static mk_status launch_bwd(test_bench *b, const conf_point *p) {
 /* The widest row does not fit a thread's partial sums (MK_PARTIAL_MAX). */
 #define SHAPES {{0, 8}, {1, 1}, {1, 67}, {5, 33}, {67, 512}, {65, 129}, {3, 16400}}, .n_shapes = 7
 
+/* The bound on FP32 allows a sum of 16,400 squares in index order, as a build without vectorisation takes it. */
 static const conf_case cases[] = {
     {.name = "rmsnorm_fwd",
      .launch = launch_fwd,
      .shapes = SHAPES,
      .variants = FWD_VARIANTS,
-     .nmse_f32 = 1e-12,
+     .nmse_f32 = 1e-11,
      .nmse_bf16 = 2 * CONF_ROUND_BF16},
     {.name = "rmsnorm_bwd",
      .launch = launch_bwd,
      .shapes = SHAPES,
      .variants = FWD_VARIANTS_BWD,
-     .nmse_f32 = 1e-12,
+     .nmse_f32 = 1e-11,
      .nmse_bf16 = CONF_ROUND_BF16},
 };
 
