@@ -2,16 +2,14 @@
  * block, so each source is read once and the result is written once: (n_sources + 1) * n elements of memory traffic. */
 #include "trainer/comm/reduce.h"
 
-#include <string.h>
-
-#define CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#include "kernels/device/cpu/vector.h"
 
 enum { BLOCK = 1024 };
 
 /* Adds to or takes the maximum with one source. WIDEN reads an element, SUM_TYPE is what is reduced. Exact aliasing of
  * acc and the source is legal: element i depends on element i only. */
 #define DEFINE_STEP(NAME, TYPE, SUM_TYPE, WIDEN) \
-  CLONES static void NAME##_step(mt_reduce op, SUM_TYPE *acc, const TYPE *source, int n) { \
+  MK_VECTOR static void NAME##_step(mt_reduce op, SUM_TYPE *acc, const TYPE *source, int n) { \
     if (op == MT_SUM) { \
       for (int i = 0; i < n; i++) \
         acc[i] += WIDEN(source[i]); \
@@ -26,11 +24,11 @@ enum { BLOCK = 1024 };
 /* One block of all sources: first is widened into acc, the others follow, the result is narrowed into out. */
 #define DEFINE_REDUCE(NAME, TYPE, SUM_TYPE, WIDEN, NARROW) \
   DEFINE_STEP(NAME, TYPE, SUM_TYPE, WIDEN) \
-  CLONES static void NAME##_load(SUM_TYPE *acc, const TYPE *source, int n) { \
+  MK_VECTOR static void NAME##_load(SUM_TYPE *acc, const TYPE *source, int n) { \
     for (int i = 0; i < n; i++) \
       acc[i] = WIDEN(source[i]); \
   } \
-  CLONES static void NAME##_store(TYPE *out, const SUM_TYPE *acc, int n) { \
+  MK_VECTOR static void NAME##_store(TYPE *out, const SUM_TYPE *acc, int n) { \
     for (int i = 0; i < n; i++) \
       out[i] = NARROW(acc[i]); \
   } \
