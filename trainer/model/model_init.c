@@ -13,9 +13,11 @@ static mk_status init_param(mt_model *m, mk_stream *stream, mt_param *p) {
   mk_param_init_args args = {.seed = (uint64_t)c->seed, .param = param_id(p),
                              .std = is_gain(p) ? 0.0f : (float)c->init_std, .value = 1.0f,
                              .round_bf16 = c->init_bf16};
-  args.main = p->main;
-  args.first = p->first + p->shard_first;
-  MK_TRY(m->ctx, mk_param_init(stream, &args));
+  if (p->main.dtype != p->w.dtype) { /* else main is a view of w */
+    args.main = p->main;
+    args.first = p->first + p->shard_first;
+    MK_TRY(m->ctx, mk_param_init(stream, &args));
+  }
   args.main = mk_tensor_slice(&p->w, 0, p->count);
   args.first = p->first;
   return mk_param_init(stream, &args);

@@ -9,8 +9,9 @@ enum { GRAIN = 4096 };
 
 static void draw_range(const void *args, int64_t first, int64_t count) {
   const mk_param_init_args *a = args;
+  mk_rng_block block;
   for (int64_t i = first; i < first + count; i++)
-    mk_put(a->main.data, a->main.dtype, i, (float)mk_param_value(a, i));
+    mk_put(a->main.data, a->main.dtype, i, (float)mk_param_value(a, i, &block, i == first));
 }
 
 mk_status mk_param_init_cpu(mk_stream *stream, const void *args) {
