@@ -73,16 +73,21 @@ mk_status mk_combine_fwd_cpu(mk_stream *stream, const void *args) {
 }
 
 /* drow = dy * weight, returns <row, dy>. drow may be the memory of row: each element is read before it is written,
- * which is what the simd pragma promises. */
+ * which is what the simd pragma promises. Tiles bound the rounding error of the FP32 sum whatever the vector width. */
 MK_INLINE float spread_row(const void *dy, const void *row, void *drow, float weight, int64_t columns, mk_dtype dtype) {
-  float dot = 0;
-#pragma omp simd reduction(+ : dot)
-  for (int64_t i = 0; i < columns; i++) {
-    float g = mk_get(dy, dtype, i);
-    dot += g * mk_get(row, dtype, i);
-    mk_put(drow, dtype, i, g * weight);
+  double dot = 0;
+  for (int64_t first = 0; first < columns; first += TILE) {
+    int64_t end = columns - first < TILE ? columns : first + TILE;
+    float part = 0;
+#pragma omp simd reduction(+ : part)
+    for (int64_t i = first; i < end; i++) {
+      float g = mk_get(dy, dtype, i);
+      part += g * mk_get(row, dtype, i);
+      mk_put(drow, dtype, i, g * weight);
+    }
+    dot += (double)part;
   }
-  return dot;
+  return (float)dot;
 }
 
 MK_INLINE void spread_tokens(const mk_combine_bwd_args *a, int64_t token, int64_t count, mk_dtype dtype) {
