@@ -1,6 +1,6 @@
 #!/bin/sh
 # Stands in for moemark-trainer: writes canned records and ends as $FAKE_<experts> says (experts from run.json), else
-# $FAKE: ok oom nonfinite crash segv silent stopped orphans noend lie garbage slow selfkill config big:<MiB>.
+# $FAKE; ranks above 0 end as $FAKE_RANK1 says. Ends: ok oom nonfinite crash segv silent stopped orphans noend lie garbage slow selfkill config big:<MiB>.
 while [ $# -gt 0 ]; do
   case $1 in
     --config) config=$2; shift 2 ;;
@@ -11,7 +11,8 @@ done
 key() { sed -n "s/.*\"$1\":[^0-9]*\([0-9][0-9]*\).*/\1/p" "$config" | head -n 1; }
 experts=$(key experts) warmup=$(key warmup_steps) steps=$(key steps)
 eval "mode=\${FAKE_$experts:-\${FAKE:-ok}}"
-params=$(eval "echo \${FAKE_PARAMS_$experts:-0}") flops=$(eval "echo \${FAKE_FLOPS_$experts:-0}")
+eval "params=\${FAKE_PARAMS_$experts:-null} flops=\${FAKE_FLOPS_$experts:-null}"
+eval "time=\${FAKE_TIME_$experts:-${FAKE_TIME:-0.1}}"
 records=$out/records.jsonl
 line() { printf '%s\n' "$1" >>"$records"; }
 start() {
@@ -23,9 +24,18 @@ step() { # number time loss
 end() { line "{\"type\":\"end\",\"status\":\"$1\",\"code\":$2,\"message\":\"$3\",\"peak_total_bytes\":1048576}"; exit "$2"; }
 all_steps() {
   n=1
-  while [ $n -le $((warmup + steps)) ]; do step $n "${FAKE_TIME:-0.1}" 5.5; n=$((n + 1)); done
+  while [ $n -le $((warmup + steps)) ]; do step $n "$time" 5.5; n=$((n + 1)); done
 }
 echo "fake trainer: $mode"
+if [ "${OMPI_COMM_WORLD_RANK:-0}" != 0 ]; then # other ranks write no records
+  case ${FAKE_RANK1:-ok} in
+    ok) exit 0 ;;
+    crash) exit 3 ;;
+    segv) kill -SEGV $$ ;;
+    abort) kill -ABRT $$ ;;
+    stopped) kill -STOP $$; sleep 600 ;;
+  esac
+fi
 case $mode in
   ok) start; all_steps; end ok 0 "" ;;
   oom) start; end oom 3 "budget of 1 MiB exceeded" ;;
