@@ -8,7 +8,7 @@
 /* MK_ERR_ARG, naming the first offender, unless every entry of the i32 tensor `table` ("map") lies in [low, end). */
 static inline mk_status mk_ids_check(mk_stream *stream, const char *op, const char *name, const mk_tensor *table,
                                      int64_t low, int64_t end) {
-  const int32_t *ids = table->data;
+  const int32_t *ids = (const int32_t *)table->data;
   int64_t n = mk_tensor_count(table), at = 0;
   int32_t least = INT32_MAX, most = INT32_MIN;
   for (int64_t i = 0; i < n; i++) {
