@@ -1,9 +1,9 @@
 /* Private to the MPI backend (comm_mpi*.c, the only files that see mpi.h).
  *
- * Data moves as lists of nonblocking sends and receives of bytes, completed by polling with a deadline. That is also
- * how Open MPI 4.1 builds its nonblocking collectives, but with `int` displacements; and its nonblocking reductions
- * gather everything on rank 0 in a fresh buffer, which was measured 3 (all-reduce) to 4 times (reduce-scatter) slower
- * than the direct exchange here on 2 ranks and 64 MiB. Reductions add the ranks in rank order, so bits depend on the
+ * Data moves as lists of nonblocking sends and receives of bytes, completed by polling with a deadline. Open MPI 4.1
+ * builds its nonblocking collectives (coll/libnbc) the same way, but with `int` displacements; and its nonblocking
+ * reductions take a fresh buffer of the call's size and send whole vectors up a tree, where the exchange in
+ * comm_mpi_reduce.c sends the least that can be sent. Reductions add the ranks in rank order, so bits depend on the
  * number of ranks only, and no MCA parameter can change them. */
 #ifndef TRAINER_COMM_COMM_MPI_H
 #define TRAINER_COMM_COMM_MPI_H

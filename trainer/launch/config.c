@@ -8,15 +8,55 @@
 
 mt_config mt_config_default(void) {
   return (mt_config){
-      .model = "custom", .layers = 2, .d_model = 64, .heads = 4, .kv_heads = 2, .head_dim = 16, .experts = 8,
-      .top_k = 2, .expert_hidden = 64, .vocab = 256, .norm = MT_NORM_PRE, .norm_eps = 1e-6, .embed_scale = 1,
-      .qk_norm = MK_QK_NORM_HEAD, .rope_theta = 500000, .gating = MK_GATING_SOFTMAX, .norm_topk = true,
-      .lb_def = MK_LB_OLMO, .lb_weight = 0.01, .router_z_weight = 1e-4, .z_weight = 0, .init_std = 0.02,
-      .ranks = 1, .ep = 1, .pp = 1, .shard = MT_SHARD_NONE, .bucket_mib = 250, .seq_len = 64, .rank_tokens = 256,
-      .global_tokens = 256, .precision = MT_FP32, .routing = MK_ROUTING_LEARNED, .seed = 1234, .steps = 10,
-      .lr = 3e-4, .lr_min_ratio = 0.1, .schedule = MK_LR_CONSTANT, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8,
-      .weight_decay = 0.1, .decay = MT_DECAY_NO_EMBEDDING, .clip = 1.0, .skip_sigma = 12, .data = MT_DATA_RANDOM,
-      .holdout = 0, .label_shift_inside = true, .device = "cpu", .comm_timeout_s = 120,
+      .model = "custom",
+      .layers = 2,
+      .d_model = 64,
+      .heads = 4,
+      .kv_heads = 2,
+      .head_dim = 16,
+      .experts = 8,
+      .top_k = 2,
+      .expert_hidden = 64,
+      .vocab = 256,
+      .norm = MT_NORM_PRE,
+      .norm_eps = 1e-6,
+      .embed_scale = 1,
+      .qk_norm = MK_QK_NORM_HEAD,
+      .rope_theta = 500000,
+      .gating = MK_GATING_SOFTMAX,
+      .norm_topk = true,
+      .lb_def = MK_LB_OLMO,
+      .lb_weight = 0.01,
+      .router_z_weight = 1e-4,
+      .z_weight = 0,
+      .init_std = 0.02,
+      .ranks = 1,
+      .ep = 1,
+      .pp = 1,
+      .shard = MT_SHARD_NONE,
+      .bucket_mib = 250,
+      .seq_len = 64,
+      .rank_tokens = 256,
+      .global_tokens = 256,
+      .precision = MT_FP32,
+      .routing = MK_ROUTING_LEARNED,
+      .seed = 1234,
+      .steps = 10,
+      .lr = 3e-4,
+      .lr_min_ratio = 0.1,
+      .schedule = MK_LR_CONSTANT,
+      .beta1 = 0.9,
+      .beta2 = 0.95,
+      .eps = 1e-8,
+      .weight_decay = 0.1,
+      .decay = MT_DECAY_NO_EMBEDDING,
+      .clip = 1.0,
+      .skip_sigma = 12,
+      .data = MT_DATA_RANDOM,
+      .holdout = 0,
+      .label_shift_inside = true,
+      .device = "cpu",
+      .comm_timeout_s = 120,
   };
 }
 
@@ -51,11 +91,11 @@ static mk_status set_number(mk_context *ctx, mt_config *cfg, const mt_key *key, 
   if (special) {
     value = key->special_value;
   } else {
-    MK_CHECK(ctx, mk_text_number(text, whole, &value), MK_ERR_CONFIG, "%s: '%s' is not a %s number%s%s", key->name, text,
-             whole ? "whole" : "decimal", key->words != NULL ? " or the word " : "",
+    MK_CHECK(ctx, mk_text_number(text, whole, &value), MK_ERR_CONFIG, "%s: '%s' is not a %s number%s%s", key->name,
+             text, whole ? "whole" : "decimal", key->words != NULL ? " or the word " : "",
              key->words != NULL ? key->words[0] : "");
-    MK_CHECK(ctx, value >= key->min && value <= key->max, MK_ERR_CONFIG, "%s: %s is out of range, allowed %.15g to %.15g",
-             key->name, text, key->min, key->max);
+    MK_CHECK(ctx, value >= key->min && value <= key->max, MK_ERR_CONFIG,
+             "%s: %s is out of range, allowed %.15g to %.15g", key->name, text, key->min, key->max);
   }
   char *field = (char *)cfg + key->offset;
   if (whole) {
@@ -103,10 +143,14 @@ mk_status mt_config_set(mk_context *ctx, mt_config *cfg, const char *name, const
   MK_CHECK(ctx, key != NULL, MK_ERR_CONFIG, "unknown key '%s'; the nearest is '%s'", name, mt_config_key_nearest(name));
   switch (key->type) {
     case MT_KEY_INT:
-    case MT_KEY_FLOAT: return set_number(ctx, cfg, key, text);
-    case MT_KEY_BOOL: return set_bool(ctx, cfg, key, text);
-    case MT_KEY_ENUM: return set_enum(ctx, cfg, key, text);
-    default: return set_text(ctx, cfg, key, text);
+    case MT_KEY_FLOAT:
+      return set_number(ctx, cfg, key, text);
+    case MT_KEY_BOOL:
+      return set_bool(ctx, cfg, key, text);
+    case MT_KEY_ENUM:
+      return set_enum(ctx, cfg, key, text);
+    default:
+      return set_text(ctx, cfg, key, text);
   }
 }
 
@@ -133,7 +177,9 @@ void mt_config_get(const mt_config *cfg, const mt_key *key, char *text, size_t b
       memcpy(&word, field, sizeof word);
       snprintf(text, bytes, "%s", key->words[word]);
       break;
-    default: snprintf(text, bytes, "%s", field); break;
+    default:
+      snprintf(text, bytes, "%s", field);
+      break;
   }
 }
 

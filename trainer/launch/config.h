@@ -29,75 +29,76 @@ typedef enum mt_data_kind { MT_DATA_RANDOM, MT_DATA_BYTES, MT_DATA_TENSORS } mt_
 typedef struct mt_config {
   /* model (suite/models/<model>.yaml sets all of these) */
   char model[MT_TEXT_BYTES];
-  int64_t layers, dense_layers;  /* dense_layers: leading layers without routed experts */
+  int64_t layers, dense_layers; /* dense_layers: leading layers without routed experts */
   int64_t d_model, heads, kv_heads, head_dim;
-  int64_t dense_hidden;          /* F of a dense layer */
+  int64_t dense_hidden; /* F of a dense layer */
   int64_t experts, top_k, expert_hidden;
-  int64_t shared_hidden;         /* F of the shared expert; 0 = none */
+  int64_t shared_hidden; /* F of the shared expert; 0 = none */
   int64_t vocab;
   mt_norm_placement norm;
   double norm_eps;
   bool embed_norm;
-  double embed_scale;            /* 0 = sqrt(d_model) */
+  double embed_scale; /* 0 = sqrt(d_model) */
   mk_qk_norm qk_norm;
   double clip_qkv;
   double rope_theta;
   mk_gating gating;
-  bool norm_topk;                /* weights divided by their sum over K */
-  mt_weight_scale weight_scale;  /* then times 1 or K */
+  bool norm_topk;               /* weights divided by their sum over K */
+  mt_weight_scale weight_scale; /* then times 1 or K */
   mk_lb_def lb_def;
   mt_lb_granularity lb_granularity;
   double lb_weight, router_z_weight, z_weight;
-  double capacity_factor;        /* rows per destination rank: ceil(factor*T*K); 0 = dropless */
+  double capacity_factor; /* rows per destination rank: ceil(factor*T*K); 0 = dropless */
   mt_capacity_scope capacity_scope;
   double init_std;
-  bool init_bf16;                /* initial values rounded to BF16, as Olmo-core draws them */
+  bool init_bf16; /* initial values rounded to BF16, as Olmo-core draws them */
 
   /* run */
-  int64_t ranks, ep, pp;         /* ep 0 = world */
+  int64_t ranks, ep, pp; /* ep 0 = world */
   mt_shard shard;
   mt_grad_reduce grad_reduce;
   double bucket_mib;
   mt_ep_transport ep_transport;
   int64_t seq_len;
-  int64_t rank_tokens;           /* tokens of one microbatch of one rank; a multiple of seq_len */
-  int64_t global_tokens;         /* tokens of one step over all ranks */
+  int64_t rank_tokens;   /* tokens of one microbatch of one rank; a multiple of seq_len */
+  int64_t global_tokens; /* tokens of one step over all ranks */
   mt_precision precision;
   mk_kernel kernel;
   mk_routing routing;
   mt_recompute recompute;
   int64_t seed;
-  int64_t warmup_steps, steps;   /* measured steps follow the warm-up */
-  int64_t head_chunk;            /* tokens per chunk of LM head and loss; 0 = chosen */
+  int64_t warmup_steps, steps; /* measured steps follow the warm-up */
+  int64_t head_chunk;          /* tokens per chunk of LM head and loss; 0 = chosen */
 
   /* optimizer */
   double lr, lr_min_ratio;
   mk_lr_schedule schedule;
   int64_t lr_warmup_steps;
-  int64_t schedule_steps;        /* where the schedule ends; 0 = warmup_steps + steps */
+  int64_t schedule_steps; /* where the schedule ends; 0 = warmup_steps + steps */
   double beta1, beta2, eps, weight_decay;
   mt_decay decay;
-  double clip;                   /* 0 = none */
+  double clip; /* 0 = none */
   bool skip_step;
   double skip_sigma;
 
   /* data, weights, evaluation */
   mt_data_kind data;
   char data_path[MT_TEXT_BYTES];
-  double holdout;                /* last fraction of the data, kept for evaluation */
-  bool label_shift_inside;       /* labels are next tokens inside the window, last one ignored (Olmo-core); else every label counts */
+  double holdout;          /* last fraction of the data, kept for evaluation */
+  bool label_shift_inside; /* labels are next tokens inside the window, last one ignored (Olmo-core); else every label
+                              counts */
   int64_t eval_every, eval_tokens; /* 0 = never */
   char weights_in[MT_TEXT_BYTES], weights_out[MT_TEXT_BYTES];
 
   /* machine */
   char device[64];
-  int64_t threads;               /* OpenMP threads of a rank; 0 = cores / ranks */
-  double memory_budget_mib;      /* per rank; 0 = none */
+  int64_t threads;          /* OpenMP threads of a rank; 0 = cores / ranks */
+  double memory_budget_mib; /* per rank; 0 = none */
   bool guard;
   bool profile;
-  double time_limit_s;           /* stop after the step that passes it; 0 = none; the schedule then follows time */
+  double time_limit_s; /* stop after the step that passes it; 0 = none; the schedule then follows time */
   double comm_timeout_s;
-  char trace[MT_TEXT_BYTES];     /* comm trace file; empty = none */
+  char trace[MT_TEXT_BYTES]; /* comm trace file; empty = none */
 } mt_config;
 
 typedef enum mt_key_type { MT_KEY_INT, MT_KEY_FLOAT, MT_KEY_BOOL, MT_KEY_ENUM, MT_KEY_TEXT } mt_key_type;
@@ -109,10 +110,10 @@ typedef struct mt_key {
   mt_key_type type;
   mt_key_group group;
   size_t offset;
-  double min, max;           /* numbers: inclusive range */
-  const char *const *words;  /* enum: NULL-terminated; number: one special word at [0] standing for special_value */
+  double min, max;          /* numbers: inclusive range */
+  const char *const *words; /* enum: NULL-terminated; number: one special word at [0] standing for special_value */
   double special_value;
-  const char *help;          /* one line, with the unit */
+  const char *help; /* one line, with the unit */
 } mt_key;
 
 /* The table; *count entries. */
@@ -141,8 +142,8 @@ mk_status mt_config_write(mk_context *ctx, const char *path, const mt_config *cf
 
 /* EP size with 0 resolved, and derived counts. */
 int64_t mt_config_ep(const mt_config *cfg);
-int64_t mt_config_dp(const mt_config *cfg);            /* data-parallel ranks of one stage: ranks / pp */
-int64_t mt_config_microbatches(const mt_config *cfg);  /* per rank and step */
+int64_t mt_config_dp(const mt_config *cfg);           /* data-parallel ranks of one stage: ranks / pp */
+int64_t mt_config_microbatches(const mt_config *cfg); /* per rank and step */
 int64_t mt_config_moe_layers(const mt_config *cfg);
 
 #ifdef __cplusplus

@@ -50,7 +50,8 @@ out:
 static bool add_item(cJSON *root, const mt_config *cfg, const mt_key *key) {
   char text[MT_TEXT_BYTES];
   mt_config_get(cfg, key, text, sizeof text);
-  if (key->type == MT_KEY_ENUM || key->type == MT_KEY_TEXT) return cJSON_AddStringToObject(root, key->name, text) != NULL;
+  if (key->type == MT_KEY_ENUM || key->type == MT_KEY_TEXT)
+    return cJSON_AddStringToObject(root, key->name, text) != NULL;
   return cJSON_AddRawToObject(root, key->name, text) != NULL;
 }
 
@@ -61,7 +62,8 @@ mk_status mt_config_write(mk_context *ctx, const char *path, const mt_config *cf
   char *text = NULL;
   cJSON *root = cJSON_CreateObject();
   bool built = root != NULL;
-  for (size_t i = 0; i < count && built; i++) built = add_item(root, cfg, &keys[i]);
+  for (size_t i = 0; i < count && built; i++)
+    built = add_item(root, cfg, &keys[i]);
   if (built) text = cJSON_Print(root);
   MK_CHECK_GOTO(ctx, text != NULL, MK_ERR_MEMORY, out, "%s: out of host memory while writing", path);
   MK_TRY_GOTO(ctx, mk_file_write(ctx, path, text, strlen(text)), out);

@@ -4,17 +4,19 @@
 #include "trainer/launch/config.h"
 
 #define INT(g, field, lo, hi, help) \
-  {#field, MT_KEY_INT, MT_KEYS_##g, offsetof(mt_config, field), lo, hi, NULL, 0, help}
+  { #field, MT_KEY_INT, MT_KEYS_##g, offsetof(mt_config, field), lo, hi, NULL, 0, help }
 #define INTW(g, field, lo, hi, word, value, help) \
-  {#field, MT_KEY_INT, MT_KEYS_##g, offsetof(mt_config, field), lo, hi, word, value, help}
+  { #field, MT_KEY_INT, MT_KEYS_##g, offsetof(mt_config, field), lo, hi, word, value, help }
 #define NUM(g, field, lo, hi, help) \
-  {#field, MT_KEY_FLOAT, MT_KEYS_##g, offsetof(mt_config, field), lo, hi, NULL, 0, help}
+  { #field, MT_KEY_FLOAT, MT_KEYS_##g, offsetof(mt_config, field), lo, hi, NULL, 0, help }
 #define NUMW(g, field, lo, hi, word, value, help) \
-  {#field, MT_KEY_FLOAT, MT_KEYS_##g, offsetof(mt_config, field), lo, hi, word, value, help}
-#define BOOL(g, field, help) {#field, MT_KEY_BOOL, MT_KEYS_##g, offsetof(mt_config, field), 0, 1, NULL, 0, help}
+  { #field, MT_KEY_FLOAT, MT_KEYS_##g, offsetof(mt_config, field), lo, hi, word, value, help }
+#define BOOL(g, field, help) \
+  { #field, MT_KEY_BOOL, MT_KEYS_##g, offsetof(mt_config, field), 0, 1, NULL, 0, help }
 #define ENUM(g, field, words, help) \
-  {#field, MT_KEY_ENUM, MT_KEYS_##g, offsetof(mt_config, field), 0, 0, words, 0, help}
-#define TEXT(g, field, help) {#field, MT_KEY_TEXT, MT_KEYS_##g, offsetof(mt_config, field), 0, 0, NULL, 0, help}
+  { #field, MT_KEY_ENUM, MT_KEYS_##g, offsetof(mt_config, field), 0, 0, words, 0, help }
+#define TEXT(g, field, help) \
+  { #field, MT_KEY_TEXT, MT_KEYS_##g, offsetof(mt_config, field), 0, 0, NULL, 0, help }
 
 static const char *const NORM[] = {"reordered", "peri", "pre", NULL};
 static const char *const QK_NORM[] = {"none", "head", "full", NULL};

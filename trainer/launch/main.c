@@ -23,7 +23,8 @@ typedef struct options {
 
 static const struct argp_option OPTIONS[] = {
     {"config", 'c', "FILE", 0, "read keys from a JSON object (run.json) [MOEMARK_CONFIG]", 0},
-    {"set", 's', "KEY=VALUE", 0, "set one key; may be repeated, wins over the file [MOEMARK_SET, separated by spaces]", 0},
+    {"set", 's', "KEY=VALUE", 0, "set one key; may be repeated, wins over the file [MOEMARK_SET, separated by spaces]",
+     0},
     {"out", 'o', "FOLDER", 0, "write records.jsonl there [MOEMARK_OUT]", 0},
     {"keys", OPTION_KEYS, NULL, 0, "list all keys with defaults and ranges, then end", 0},
     {"plan", OPTION_PLAN, NULL, 0, "print the planned memory of a rank as JSON, then end", 0},
@@ -40,11 +41,21 @@ static const char DOC[] =
 static error_t parse(int key, char *arg, struct argp_state *state) {
   options *o = state->input;
   switch (key) {
-    case 'c': o->config = arg; return 0;
-    case 'o': o->out = arg; return 0;
-    case OPTION_PEAKS: o->peaks = true; return 0;
-    case OPTION_KEYS: o->keys = true; return 0;
-    case OPTION_PLAN: o->plan = true; return 0;
+    case 'c':
+      o->config = arg;
+      return 0;
+    case 'o':
+      o->out = arg;
+      return 0;
+    case OPTION_PEAKS:
+      o->peaks = true;
+      return 0;
+    case OPTION_KEYS:
+      o->keys = true;
+      return 0;
+    case OPTION_PLAN:
+      o->plan = true;
+      return 0;
     case 's':
       if (o->n_sets < MOST_SETS) {
         o->set[o->n_sets++] = arg;
@@ -52,8 +63,11 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
         o->too_many = true;
       }
       return 0;
-    case ARGP_KEY_ARG: argp_error(state, "unexpected argument '%s'; keys are given as --set key=value", arg); return 0;
-    default: return ARGP_ERR_UNKNOWN;
+    case ARGP_KEY_ARG:
+      argp_error(state, "unexpected argument '%s'; keys are given as --set key=value", arg);
+      return 0;
+    default:
+      return ARGP_ERR_UNKNOWN;
   }
 }
 
@@ -88,7 +102,8 @@ static mk_status resolve(mk_context *ctx, options *o, mt_config *cfg) {
   MK_CHECK(ctx, !o->too_many, MK_ERR_CONFIG, "--set: more than %d pairs; use --config", MOST_SETS);
   if (o->config != NULL) MK_TRY(ctx, mt_config_read(ctx, o->config, cfg));
   MK_TRY(ctx, set_from_environment(ctx, cfg));
-  for (int i = 0; i < o->n_sets; i++) MK_TRY(ctx, set_pair(ctx, cfg, o->set[i], "--set"));
+  for (int i = 0; i < o->n_sets; i++)
+    MK_TRY(ctx, set_pair(ctx, cfg, o->set[i], "--set"));
   return mt_config_check(ctx, cfg);
 }
 

@@ -16,9 +16,7 @@ static mk_tensor gain(const mt_model *m, int unit, mt_param_role role, bool grad
 }
 
 /* What the projection reads: N(x) [T,D], or the stream itself when reordered. */
-static const mk_tensor *branch_input(const mt_layer *l) {
-  return mk_tensor_present(&l->attn.in) ? &l->attn.in : &l->x;
-}
+static const mk_tensor *branch_input(const mt_layer *l) { return mk_tensor_present(&l->attn.in) ? &l->attn.in : &l->x; }
 
 mk_status mt_attention_forward(mt_model *m, const mt_pass *p, mt_layer *l, const mk_tensor *x,
                                const mk_tensor *pending) {
@@ -29,14 +27,21 @@ mk_status mt_attention_forward(mt_model *m, const mt_pass *p, mt_layer *l, const
     MK_TRY(ctx, mt_norm_in(m, p, l->unit, MT_PARAM_ATTN_IN_NORM, x, pending, &l->x, &a->in, &a->in_rstd));
   }
   MK_TRY(ctx, mt_linear_forward(m, p, l->unit, MT_PARAM_QKV, branch_input(l), &a->qkv));
-  MK_TRY(ctx, mk_qk_norm_rope_fwd(
-                  p->stream, &(mk_qk_norm_rope_fwd_args){.qkv = a->qkv, .q_gain = gain(m, l->unit, MT_PARAM_Q_NORM, false),
-                                                         .k_gain = gain(m, l->unit, MT_PARAM_K_NORM, false),
-                                                         .rope = m->rope, .out = a->qkr, .rstd = a->qk_rstd,
-                                                         .shape = shape_of(c), .norm = c->qk_norm,
-                                                         .eps = (float)c->norm_eps, .clip = (float)c->clip_qkv}));
-  MK_TRY(ctx, mk_attention_fwd(p->stream, &(mk_attention_fwd_args){.qkv = a->qkr, .o = a->o, .lse = a->lse,
-                                                                   .work = m->scratch.attn_work, .shape = shape_of(c)}));
+  MK_TRY(ctx,
+         mk_qk_norm_rope_fwd(p->stream, &(mk_qk_norm_rope_fwd_args){.qkv = a->qkv,
+                                                                    .q_gain = gain(m, l->unit, MT_PARAM_Q_NORM, false),
+                                                                    .k_gain = gain(m, l->unit, MT_PARAM_K_NORM, false),
+                                                                    .rope = m->rope,
+                                                                    .out = a->qkr,
+                                                                    .rstd = a->qk_rstd,
+                                                                    .shape = shape_of(c),
+                                                                    .norm = c->qk_norm,
+                                                                    .eps = (float)c->norm_eps,
+                                                                    .clip = (float)c->clip_qkv}));
+  MK_TRY(ctx, mk_attention_fwd(
+                  p->stream,
+                  &(mk_attention_fwd_args){
+                      .qkv = a->qkr, .o = a->o, .lse = a->lse, .work = m->scratch.attn_work, .shape = shape_of(c)}));
   MK_TRY(ctx, mt_linear_forward(m, p, l->unit, MT_PARAM_ATTN_O, &a->o, &a->out));
   if (c->norm == MT_NORM_PRE) return MK_OK;
   return mt_norm_out(m, p, l->unit, MT_PARAM_ATTN_OUT_NORM, &a->out, &l->x, &l->x_mid, &a->out_rstd);
@@ -50,23 +55,32 @@ mk_status mt_attention_backward(mt_model *m, const mt_pass *p, mt_layer *l) {
   const mt_config *c = m->cfg;
   const mk_tensor *d_out = &w->dx; /* pre: the branch's gradient is the stream's */
   if (c->norm != MT_NORM_PRE) {
-    MK_TRY(ctx, mt_norm_backward(m, p, l->unit, MT_PARAM_ATTN_OUT_NORM, &a->out, &a->out_rstd, &w->dx, NULL,
-                                 &w->d_branch));
+    MK_TRY(ctx,
+           mt_norm_backward(m, p, l->unit, MT_PARAM_ATTN_OUT_NORM, &a->out, &a->out_rstd, &w->dx, NULL, &w->d_branch));
     d_out = &w->d_branch;
   }
   MK_TRY(ctx, mt_linear_backward(m, p, l->unit, MT_PARAM_ATTN_O, &a->o, d_out, NULL, &w->d_o));
-  MK_TRY(ctx, mk_attention_bwd(p->stream, &(mk_attention_bwd_args){.d_o = w->d_o, .qkv = a->qkr, .o = a->o,
-                                                                   .lse = a->lse, .dqkv = w->dqkv,
-                                                                   .work = w->attn_work, .shape = shape_of(c)}));
-  MK_TRY(ctx, mk_qk_norm_rope_bwd(
-                  p->stream, &(mk_qk_norm_rope_bwd_args){.dout = w->dqkv, .qkv = a->qkv,
-                                                         .q_gain = gain(m, l->unit, MT_PARAM_Q_NORM, false),
-                                                         .k_gain = gain(m, l->unit, MT_PARAM_K_NORM, false),
-                                                         .rope = m->rope, .rstd = a->qk_rstd, .dqkv = w->dqkv,
-                                                         .dq_gain = gain(m, l->unit, MT_PARAM_Q_NORM, true),
-                                                         .dk_gain = gain(m, l->unit, MT_PARAM_K_NORM, true),
-                                                         .shape = shape_of(c), .norm = c->qk_norm,
-                                                         .eps = (float)c->norm_eps, .clip = (float)c->clip_qkv}));
+  MK_TRY(ctx, mk_attention_bwd(p->stream, &(mk_attention_bwd_args){.d_o = w->d_o,
+                                                                   .qkv = a->qkr,
+                                                                   .o = a->o,
+                                                                   .lse = a->lse,
+                                                                   .dqkv = w->dqkv,
+                                                                   .work = w->attn_work,
+                                                                   .shape = shape_of(c)}));
+  MK_TRY(ctx,
+         mk_qk_norm_rope_bwd(p->stream, &(mk_qk_norm_rope_bwd_args){.dout = w->dqkv,
+                                                                    .qkv = a->qkv,
+                                                                    .q_gain = gain(m, l->unit, MT_PARAM_Q_NORM, false),
+                                                                    .k_gain = gain(m, l->unit, MT_PARAM_K_NORM, false),
+                                                                    .rope = m->rope,
+                                                                    .rstd = a->qk_rstd,
+                                                                    .dqkv = w->dqkv,
+                                                                    .dq_gain = gain(m, l->unit, MT_PARAM_Q_NORM, true),
+                                                                    .dk_gain = gain(m, l->unit, MT_PARAM_K_NORM, true),
+                                                                    .shape = shape_of(c),
+                                                                    .norm = c->qk_norm,
+                                                                    .eps = (float)c->norm_eps,
+                                                                    .clip = (float)c->clip_qkv}));
   bool normed = mk_tensor_present(&a->in);
   MK_TRY(ctx, mt_linear_backward(m, p, l->unit, MT_PARAM_QKV, branch_input(l), &w->dqkv, normed ? NULL : &w->dx,
                                  normed ? &w->d_in : &w->dx));

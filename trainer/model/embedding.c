@@ -12,9 +12,10 @@ mk_status mt_embedding_forward(mt_model *m, const mt_pass *p, mk_tensor *y) {
   mt_embedding *e = &m->embedding;
   bool normed = mk_tensor_present(&e->raw);
   const mt_param *table = mt_params_find(&m->params, 0, MT_PARAM_EMBED);
-  MK_TRY(m->ctx, mk_embedding_fwd(p->stream, &(mk_embedding_fwd_args){.ids = m->ids, .table = table->w,
-                                                                      .y = normed ? e->raw : *y,
-                                                                      .scale = scale_of(m->cfg)}));
+  MK_TRY(m->ctx,
+         mk_embedding_fwd(p->stream,
+                          &(mk_embedding_fwd_args){
+                              .ids = m->ids, .table = table->w, .y = normed ? e->raw : *y, .scale = scale_of(m->cfg)}));
   if (!normed) return MK_OK;
   return mt_norm_in(m, p, 0, MT_PARAM_EMBED_NORM, &e->raw, NULL, NULL, y, &e->rstd);
 }
@@ -27,6 +28,7 @@ mk_status mt_embedding_backward(mt_model *m, const mt_pass *p, const mk_tensor *
     d_raw = &m->scratch.d_branch;
   }
   const mt_param *table = mt_params_find(&m->params, 0, MT_PARAM_EMBED);
-  return mk_embedding_bwd(p->stream, &(mk_embedding_bwd_args){.ids = m->ids, .dy = *d_raw, .dtable = table->grad,
-                                                              .scale = scale_of(m->cfg)});
+  return mk_embedding_bwd(
+      p->stream,
+      &(mk_embedding_bwd_args){.ids = m->ids, .dy = *d_raw, .dtable = table->grad, .scale = scale_of(m->cfg)});
 }

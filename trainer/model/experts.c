@@ -17,13 +17,15 @@ mk_status mt_experts_forward(mt_model *m, const mt_pass *p, mt_layer *l) {
   mt_mlp *a = &l->mlp;
   const mt_param *up = mt_params_find(&m->params, l->unit, MT_PARAM_EXPERT_UP_GATE);
   const mt_param *down = mt_params_find(&m->params, l->unit, MT_PARAM_EXPERT_DOWN);
-  MK_TRY(ctx, mk_grouped_gemm_fwd(p->stream, &(mk_grouped_gemm_fwd_args){.x = a->ep.rows, .w = up->w,
-                                                                         .packed = up->packed, .offsets = a->ep.offsets,
-                                                                         .y = a->up_gate}));
+  MK_TRY(ctx, mk_grouped_gemm_fwd(
+                  p->stream,
+                  &(mk_grouped_gemm_fwd_args){
+                      .x = a->ep.rows, .w = up->w, .packed = up->packed, .offsets = a->ep.offsets, .y = a->up_gate}));
   MK_TRY(ctx, mk_swiglu_fwd(p->stream, &(mk_swiglu_fwd_args){.x = a->up_gate, .rows = rows_valid(a), .y = a->act}));
-  return mk_grouped_gemm_fwd(p->stream, &(mk_grouped_gemm_fwd_args){.x = a->act, .w = down->w, .packed = down->packed,
-                                                                    .offsets = a->ep.offsets,
-                                                                    .y = *expert_output(m, a)});
+  return mk_grouped_gemm_fwd(
+      p->stream,
+      &(mk_grouped_gemm_fwd_args){
+          .x = a->act, .w = down->w, .packed = down->packed, .offsets = a->ep.offsets, .y = *expert_output(m, a)});
 }
 
 /* In: scratch.expert_d_out [N,D]. Out: scratch.expert_out [N,D] = gradient of the rows. */
@@ -34,17 +36,24 @@ mk_status mt_experts_backward(mt_model *m, const mt_pass *p, mt_layer *l) {
   mk_stream *s = p->stream;
   const mt_param *up = mt_params_find(&m->params, l->unit, MT_PARAM_EXPERT_UP_GATE);
   const mt_param *down = mt_params_find(&m->params, l->unit, MT_PARAM_EXPERT_DOWN);
-  MK_TRY(ctx, mk_grouped_gemm_wgrad(s, &(mk_grouped_gemm_wgrad_args){.dy = w->expert_d_out, .x = a->act,
-                                                                     .offsets = a->ep.offsets, .dw = down->grad,
+  MK_TRY(ctx, mk_grouped_gemm_wgrad(s, &(mk_grouped_gemm_wgrad_args){.dy = w->expert_d_out,
+                                                                     .x = a->act,
+                                                                     .offsets = a->ep.offsets,
+                                                                     .dw = down->grad,
                                                                      .overwrite = p->first}));
-  MK_TRY(ctx, mk_grouped_gemm_dgrad(s, &(mk_grouped_gemm_dgrad_args){.dy = w->expert_d_out, .w = down->w,
-                                                                     .packed = down->packed, .offsets = a->ep.offsets,
+  MK_TRY(ctx, mk_grouped_gemm_dgrad(s, &(mk_grouped_gemm_dgrad_args){.dy = w->expert_d_out,
+                                                                     .w = down->w,
+                                                                     .packed = down->packed,
+                                                                     .offsets = a->ep.offsets,
                                                                      .dx = w->d_act}));
-  MK_TRY(ctx, mk_swiglu_bwd(s, &(mk_swiglu_bwd_args){.dy = w->d_act, .x = a->up_gate, .rows = rows_valid(a),
-                                                     .dx = w->d_up_gate}));
-  MK_TRY(ctx, mk_grouped_gemm_wgrad(s, &(mk_grouped_gemm_wgrad_args){.dy = w->d_up_gate, .x = a->ep.rows,
-                                                                     .offsets = a->ep.offsets, .dw = up->grad,
+  MK_TRY(ctx, mk_swiglu_bwd(s, &(mk_swiglu_bwd_args){
+                                   .dy = w->d_act, .x = a->up_gate, .rows = rows_valid(a), .dx = w->d_up_gate}));
+  MK_TRY(ctx, mk_grouped_gemm_wgrad(s, &(mk_grouped_gemm_wgrad_args){.dy = w->d_up_gate,
+                                                                     .x = a->ep.rows,
+                                                                     .offsets = a->ep.offsets,
+                                                                     .dw = up->grad,
                                                                      .overwrite = p->first}));
-  return mk_grouped_gemm_dgrad(s, &(mk_grouped_gemm_dgrad_args){.dy = w->d_up_gate, .w = up->w, .packed = up->packed,
-                                                                .offsets = a->ep.offsets, .dx = w->expert_out});
+  return mk_grouped_gemm_dgrad(
+      s, &(mk_grouped_gemm_dgrad_args){
+             .dy = w->d_up_gate, .w = up->w, .packed = up->packed, .offsets = a->ep.offsets, .dx = w->expert_out});
 }

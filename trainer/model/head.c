@@ -1,5 +1,5 @@
-/* LM head and loss: final RMSNorm, logits, cross-entropy with z-loss; forward and backward of a chunk of tokens at once,
- * so that only [chunk,V] logits exist. The gradient of the loss is known as soon as the logits are. */
+/* LM head and loss: final RMSNorm, logits, cross-entropy with z-loss; forward and backward of a chunk of tokens at
+ * once, so that only [chunk,V] logits exist. The gradient of the loss is known as soon as the logits are. */
 #include "trainer/model/model.h"
 #include "trainer/model/norm.h"
 
@@ -17,11 +17,13 @@ static mk_status chunk_run(mt_model *m, const mt_pass *pass, int64_t first, int6
     char *at = (char *)p->logits_out + (size_t)(first * m->cfg->vocab) * mk_dtype_bytes(logits.dtype);
     MK_TRY(ctx, mk_copy_d2h(p->stream, at, &logits));
   }
-  MK_TRY(ctx, mk_cross_entropy(p->stream, &(mk_cross_entropy_args){
-                                              .logits = logits, .labels = mk_tensor_slice(&m->labels, first, rows),
-                                              .state = m->state, .sums = p->train ? m->sums : m->eval_sums,
-                                              .losses = mk_tensor_as_2d(&flat, 2, rows),
-                                              .z_weight = (float)m->cfg->z_weight, .with_grad = p->train}));
+  MK_TRY(ctx, mk_cross_entropy(p->stream, &(mk_cross_entropy_args){.logits = logits,
+                                                                   .labels = mk_tensor_slice(&m->labels, first, rows),
+                                                                   .state = m->state,
+                                                                   .sums = p->train ? m->sums : m->eval_sums,
+                                                                   .losses = mk_tensor_as_2d(&flat, 2, rows),
+                                                                   .z_weight = (float)m->cfg->z_weight,
+                                                                   .with_grad = p->train}));
   if (!p->train) return MK_OK;
   return mt_linear_backward(m, p, unit, MT_PARAM_HEAD_OUT, &x, &logits, NULL, &dx);
 }

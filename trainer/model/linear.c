@@ -11,8 +11,9 @@ mk_status mt_linear_backward(mt_model *m, const mt_pass *p, int unit, mt_param_r
                              const mk_tensor *dy, const mk_tensor *add, const mk_tensor *dx) {
   const mt_param *w = mt_params_find(&m->params, unit, role);
   mk_tensor none = {0};
-  MK_TRY(m->ctx, mk_linear_wgrad(p->stream, &(mk_linear_wgrad_args){.dy = *dy, .x = *x, .dw = w->grad,
-                                                                   .overwrite = p->first}));
-  return mk_linear_dgrad(p->stream, &(mk_linear_dgrad_args){.dy = *dy, .w = w->w, .packed = w->packed,
-                                                            .add = add != NULL ? *add : none, .dx = *dx});
+  MK_TRY(m->ctx,
+         mk_linear_wgrad(p->stream, &(mk_linear_wgrad_args){.dy = *dy, .x = *x, .dw = w->grad, .overwrite = p->first}));
+  return mk_linear_dgrad(
+      p->stream,
+      &(mk_linear_dgrad_args){.dy = *dy, .w = w->w, .packed = w->packed, .add = add != NULL ? *add : none, .dx = *dx});
 }

@@ -92,8 +92,8 @@ mk_status mt_mlp_backward(mt_model *m, const mt_pass *p, mt_layer *l) {
   const mk_tensor *dy = &w->dx;
   mk_tensor none = {0};
   if (m->cfg->norm != MT_NORM_PRE) {
-    MK_TRY(ctx, mt_norm_backward(m, p, l->unit, MT_PARAM_MLP_OUT_NORM, &a->out, &a->out_rstd, &w->dx, NULL,
-                                 &w->d_branch));
+    MK_TRY(ctx,
+           mt_norm_backward(m, p, l->unit, MT_PARAM_MLP_OUT_NORM, &a->out, &a->out_rstd, &w->dx, NULL, &w->d_branch));
     dy = &w->d_branch;
   }
   bool normed = mk_tensor_present(&a->in);

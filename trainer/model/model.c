@@ -31,7 +31,8 @@ out:
 
 void mt_model_destroy(mt_model *m) {
   if (m == NULL) return;
-  for (int i = 0; m->layer != NULL && i < m->cfg->layers; i++) mt_ep_layer_destroy(m->ep, &m->layer[i].mlp.ep);
+  for (int i = 0; m->layer != NULL && i < m->cfg->layers; i++)
+    mt_ep_layer_destroy(m->ep, &m->layer[i].mlp.ep);
   mk_heap_free(m->ctx, m->layer);
   mt_params_fini(&m->params);
   mk_heap_free(m->ctx, m);
@@ -68,11 +69,16 @@ static mk_status forward(mt_model *m, const mt_pass *p) {
 static mk_status balance_loss(mt_model *m, const mt_pass *p) {
   if (m->moe_layers == 0) return MK_OK;
   const mt_config *c = m->cfg;
-  return mk_load_balance_loss(p->stream, &(mk_load_balance_loss_args){
-                                             .counts = m->counts, .score_sum = m->score_sum, .state = m->state,
-                                             .coef = m->lb_coef, .sums = m->sums, .def = c->lb_def,
-                                             .tokens = m->tokens, .top_k = c->top_k, .microbatches = p->microbatches,
-                                             .weight = (float)c->lb_weight});
+  return mk_load_balance_loss(p->stream, &(mk_load_balance_loss_args){.counts = m->counts,
+                                                                      .score_sum = m->score_sum,
+                                                                      .state = m->state,
+                                                                      .coef = m->lb_coef,
+                                                                      .sums = m->sums,
+                                                                      .def = c->lb_def,
+                                                                      .tokens = m->tokens,
+                                                                      .top_k = c->top_k,
+                                                                      .microbatches = p->microbatches,
+                                                                      .weight = (float)c->lb_weight});
 }
 
 static mk_status unit_done(const mt_pass *p, int unit) {

@@ -6,7 +6,8 @@
  *   pre        x_mid = x + attn(N(x));            x_out = x_mid + mlp(N(x_mid))
  *   reordered  x_mid = x + N(attn(x));            x_out = x_mid + N(mlp(x_mid))
  *   peri       x_mid = x + Nout(attn(Nin(x)));    x_out = x_mid + Nout(mlp(Nin(x_mid)))
- * In `pre` the additions are fused into the next norm: a layer hands on (stream, branch) and the next norm adds them. */
+ * In `pre` the additions are fused into the next norm: a layer hands on (stream, branch) and the next norm adds them.
+ */
 #ifndef TRAINER_MODEL_MODEL_H
 #define TRAINER_MODEL_MODEL_H
 
@@ -28,25 +29,25 @@ typedef struct mt_attention {
 
 /* Saved for one layer's MLP branch: router, routed experts, shared expert (or the dense MLP). */
 typedef struct mt_mlp {
-  mk_tensor in;       /* c [T,D]   N(x_mid); absent when reordered */
-  mk_tensor in_rstd;  /* f32 [T] */
-  mk_tensor logits;   /* f32 [T,E] */
-  mk_tensor scores;   /* f32 [T,E] */
-  mk_tensor lse;      /* f32 [T] */
-  mt_ep_layer ep;     /* routing, dispatched rows, returned rows */
-  mk_tensor up_gate;  /* c [N,2F]  rows of the local experts */
-  mk_tensor act;      /* c [N,F] */
+  mk_tensor in;             /* c [T,D]   N(x_mid); absent when reordered */
+  mk_tensor in_rstd;        /* f32 [T] */
+  mk_tensor logits;         /* f32 [T,E] */
+  mk_tensor scores;         /* f32 [T,E] */
+  mk_tensor lse;            /* f32 [T] */
+  mt_ep_layer ep;           /* routing, dispatched rows, returned rows */
+  mk_tensor up_gate;        /* c [N,2F]  rows of the local experts */
+  mk_tensor act;            /* c [N,F] */
   mk_tensor shared_up_gate; /* c [T,2Fs] */
   mk_tensor shared_act;     /* c [T,Fs] */
-  mk_tensor out;      /* c [T,D]   routed + shared: the branch (pre) or what Nout normalises */
-  mk_tensor out_rstd; /* f32 [T] */
+  mk_tensor out;            /* c [T,D]   routed + shared: the branch (pre) or what Nout normalises */
+  mk_tensor out_rstd;       /* f32 [T] */
 } mt_mlp;
 
 typedef struct mt_layer {
-  int unit;           /* place in the parameter list */
-  int moe;            /* index among MoE layers, or -1 for a dense layer */
-  mk_tensor x;        /* c [T,D] stream at the layer's start */
-  mk_tensor x_mid;    /* c [T,D] stream between the branches */
+  int unit;        /* place in the parameter list */
+  int moe;         /* index among MoE layers, or -1 for a dense layer */
+  mk_tensor x;     /* c [T,D] stream at the layer's start */
+  mk_tensor x_mid; /* c [T,D] stream between the branches */
   mt_attention attn;
   mt_mlp mlp;
 } mt_layer;
@@ -62,24 +63,24 @@ typedef struct mt_scratch {
   mk_tensor d_act;     /* c [N,F] */
   mk_tensor d_up_gate; /* c [N,2F] */
   mk_tensor d_shared_act, d_shared_up_gate, shared_out; /* c [T,Fs] [T,2Fs] [T,D] */
-  mk_tensor dlogits;   /* f32 [T,E] */
-  mk_tensor dweights;  /* f32 [T,K] */
-  mk_tensor expert_out; /* c [N,D] output (forward) or input gradient (backward) of the local experts */
+  mk_tensor dlogits;                                    /* f32 [T,E] */
+  mk_tensor dweights;                                   /* f32 [T,K] */
+  mk_tensor expert_out;   /* c [N,D] output (forward) or input gradient (backward) of the local experts */
   mk_tensor expert_d_out; /* c [N,D] gradient of the local experts' output */
 } mt_scratch;
 
 typedef struct mt_head {
-  mk_tensor stream;    /* c [T,D] input of the final norm */
-  mk_tensor normed;    /* c [T,D] */
-  mk_tensor rstd;      /* f32 [T] */
-  mk_tensor d_normed;  /* c [T,D] */
-  mk_tensor logits;    /* c [chunk,V] */
-  mk_tensor losses;    /* f32 [2,chunk] */
+  mk_tensor stream;   /* c [T,D] input of the final norm */
+  mk_tensor normed;   /* c [T,D] */
+  mk_tensor rstd;     /* f32 [T] */
+  mk_tensor d_normed; /* c [T,D] */
+  mk_tensor logits;   /* c [chunk,V] */
+  mk_tensor losses;   /* f32 [2,chunk] */
   int64_t chunk;
 } mt_head;
 
 typedef struct mt_embedding {
-  mk_tensor raw;   /* c [T,D] scaled rows, before embed.norm; absent without it */
+  mk_tensor raw; /* c [T,D] scaled rows, before embed.norm; absent without it */
   mk_tensor rstd;
 } mt_embedding;
 
@@ -89,8 +90,8 @@ typedef struct mt_model {
   const mt_config *cfg;
   mt_params params;
   mt_ep *ep;
-  int64_t tokens;      /* T */
-  mt_layer *layer;     /* [layers] */
+  int64_t tokens;  /* T */
+  mt_layer *layer; /* [layers] */
   int moe_layers;
   mt_embedding embedding;
   mt_head head;
@@ -109,11 +110,11 @@ typedef struct mt_model {
 /* One microbatch on its way. */
 typedef struct mt_pass {
   mk_stream *stream;
-  bool train;            /* false: evaluation; no gradients, no trace in the step's sums */
-  bool first;            /* first microbatch of the step: GEMM weight gradients are overwritten, not added to */
-  int64_t first_token;   /* global index of token 0 inside the step (keys random routing) */
-  int64_t microbatches;  /* of all ranks in the step: the hf balance loss is their mean */
-  void *logits_out;      /* host [T,V] in the compute dtype, or NULL: tests read logits */
+  bool train;           /* false: evaluation; no gradients, no trace in the step's sums */
+  bool first;           /* first microbatch of the step: GEMM weight gradients are overwritten, not added to */
+  int64_t first_token;  /* global index of token 0 inside the step (keys random routing) */
+  int64_t microbatches; /* of all ranks in the step: the hf balance loss is their mean */
+  void *logits_out;     /* host [T,V] in the compute dtype, or NULL: tests read logits */
   /* called after a unit's gradients are complete in this backward pass; NULL for none */
   mk_status (*unit_done)(void *user, int unit);
   void *user;

@@ -10,8 +10,10 @@ static uint32_t param_id(const mt_param *p) { return (uint32_t)(p->unit * MT_PAR
 /* Own shard of main from the seed; the compute copy of the whole local parameter the same way. */
 static mk_status init_param(mt_model *m, mk_stream *stream, mt_param *p) {
   const mt_config *c = m->cfg;
-  mk_param_init_args args = {.seed = (uint64_t)c->seed, .param = param_id(p),
-                             .std = is_gain(p) ? 0.0f : (float)c->init_std, .value = 1.0f,
+  mk_param_init_args args = {.seed = (uint64_t)c->seed,
+                             .param = param_id(p),
+                             .std = is_gain(p) ? 0.0f : (float)c->init_std,
+                             .value = 1.0f,
                              .round_bf16 = c->init_bf16};
   if (p->main.dtype != p->w.dtype) { /* else main is a view of w */
     args.main = p->main;
@@ -33,7 +35,8 @@ static mk_status init_rope(mt_model *m, mk_stream *stream) {
   MK_TRY_GOTO(ctx, mk_heap_array(ctx, count, sizeof *table, &table), out);
   MK_TRY_GOTO(ctx, mk_heap_array(ctx, count, sizeof *narrow, &narrow), out);
   mk_rope_table(table, c->seq_len, c->head_dim, c->rope_theta);
-  for (size_t i = 0; i < count; i++) narrow[i] = (float)table[i];
+  for (size_t i = 0; i < count; i++)
+    narrow[i] = (float)table[i];
   const void *source = m->rope.dtype == MK_F64 ? (const void *)table : (const void *)narrow;
   MK_TRY_GOTO(ctx, mk_copy_h2d(stream, &m->rope, source), out);
   MK_TRY_GOTO(ctx, mk_stream_sync(stream, false), out);
@@ -45,6 +48,7 @@ out:
 
 mk_status mt_model_init(mt_model *m, mk_stream *stream) {
   MK_TRY(m->ctx, init_rope(m, stream));
-  for (int i = 0; i < m->params.count; i++) MK_TRY(m->ctx, init_param(m, stream, &m->params.item[i]));
+  for (int i = 0; i < m->params.count; i++)
+    MK_TRY(m->ctx, init_param(m, stream, &m->params.item[i]));
   return mt_model_pack(m, stream);
 }

@@ -124,8 +124,11 @@ static void place_step(const placer *w) {
 }
 
 void mt_model_place(mt_model *m, mk_arena *arenas) {
-  placer w = {.m = m, .act = &arenas[MK_MEM_ACTIVATIONS], .work = &arenas[MK_MEM_WORKSPACE],
-              .c = mt_compute_dtype(m->cfg), .f = mt_master_dtype(m->cfg)};
+  placer w = {.m = m,
+              .act = &arenas[MK_MEM_ACTIVATIONS],
+              .work = &arenas[MK_MEM_WORKSPACE],
+              .c = mt_compute_dtype(m->cfg),
+              .f = mt_master_dtype(m->cfg)};
   mt_params_place(&m->params, m->dev, m->cfg, arenas);
   if (m->cfg->embed_norm) {
     put2(w.act, &m->embedding.raw, w.c, m->tokens, m->cfg->d_model);

@@ -6,7 +6,8 @@
 
 #include "kernels/base/heap.h"
 
-/* Every parameter starts on a multiple of this, so that vector loads of BF16 and FP32 are aligned; the gaps stay zero. */
+/* Every parameter starts on a multiple of this, so that vector loads of BF16 and FP32 are aligned; the gaps stay zero.
+ */
 enum { ALIGN_ELEMENTS = 32 };
 
 typedef struct builder {
@@ -25,8 +26,10 @@ static bool is_norm(mt_param_role role) {
     case MT_PARAM_ATTN_OUT_NORM:
     case MT_PARAM_MLP_IN_NORM:
     case MT_PARAM_MLP_OUT_NORM:
-    case MT_PARAM_HEAD_NORM: return true;
-    default: return false;
+    case MT_PARAM_HEAD_NORM:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -46,7 +49,11 @@ static void add(builder *b, int unit, mt_param_role role, const char *name, int 
   mt_param *p = &params->item[params->count];
   bool expert = role == MT_PARAM_EXPERT_UP_GATE || role == MT_PARAM_EXPERT_DOWN;
   int64_t parts = expert ? b->mesh->ep : 1;
-  *p = (mt_param){.role = role, .unit = unit, .expert = expert, .decays = decays(b->cfg, role), .n_dims = n_dims,
+  *p = (mt_param){.role = role,
+                  .unit = unit,
+                  .expert = expert,
+                  .decays = decays(b->cfg, role),
+                  .n_dims = n_dims,
                   .overwritten = n_dims >= 2 && role != MT_PARAM_EMBED,
                   .dim = {d0 / parts, d1, d2}};
   p->count = p->dim[0] * (n_dims > 1 ? d1 : 1) * (n_dims > 2 ? d2 : 1);
@@ -98,7 +105,8 @@ static void add_mlp(builder *b, int unit) {
 
 static void mark_unit(builder *b, int unit) {
   if (b->counting) return;
-  for (int kind = 0; kind < 2; kind++) b->params->unit_first[kind][unit] = b->params->flat_count[kind];
+  for (int kind = 0; kind < 2; kind++)
+    b->params->unit_first[kind][unit] = b->params->flat_count[kind];
 }
 
 static void build(builder *b) {
@@ -130,7 +138,8 @@ mk_status mt_params_create(mk_context *ctx, const mt_config *cfg, const mt_mesh_
   for (int kind = 0; kind < 2; kind++) {
     MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)params.units + 1, sizeof(int64_t), &params.unit_first[kind]), out);
   }
-  for (size_t i = 0; i < slots; i++) params.index[i] = -1;
+  for (size_t i = 0; i < slots; i++)
+    params.index[i] = -1;
   b.counting = false;
   build(&b);
   *out = params;
@@ -141,7 +150,8 @@ out:
 
 void mt_params_fini(mt_params *params) {
   if (params->ctx == NULL) return;
-  for (int kind = 0; kind < 2; kind++) mk_heap_free(params->ctx, params->unit_first[kind]);
+  for (int kind = 0; kind < 2; kind++)
+    mk_heap_free(params->ctx, params->unit_first[kind]);
   mk_heap_free(params->ctx, params->index);
   mk_heap_free(params->ctx, params->item);
   *params = (mt_params){0};

@@ -1,14 +1,12 @@
 /* Parameters: one list in canonical order, their shapes, and their places in flat buffers.
  *
- * A unit is what becomes ready together in the backward pass: the embedding (unit 0), each layer (1..L), the head (L+1).
- * Dense and expert parameters live in two flat buffers, because they are reduced over different groups; inside each,
- * units are contiguous and ascending, so that a bucket of neighbouring units is one slice of memory.
- * Canonical names and shapes (row-major, y = x W^T):
- *   embed.table [V,D]  embed.norm [D]
- *   layers.<l>.attn_in_norm [D]  .qkv [(H+2G)*hd,D] rows q|k|v  .q_norm .k_norm  .attn_o [D,H*hd]  .attn_out_norm [D]
- *   layers.<l>.mlp_in_norm [D]  .router [E,D]  .shared_up_gate [2F,D] rows up|gate  .shared_down [D,F]
- *   layers.<l>.expert_up_gate [E,2F,D]  .expert_down [E,D,F]  .mlp_out_norm [D]
- *   head.norm [D]  head.out [V,D] */
+ * A unit is what becomes ready together in the backward pass: the embedding (unit 0), each layer (1..L), the head
+ * (L+1). Dense and expert parameters live in two flat buffers, because they are reduced over different groups; inside
+ * each, units are contiguous and ascending, so that a bucket of neighbouring units is one slice of memory. Canonical
+ * names and shapes (row-major, y = x W^T): embed.table [V,D]  embed.norm [D] layers.<l>.attn_in_norm [D]  .qkv
+ * [(H+2G)*hd,D] rows q|k|v  .q_norm .k_norm  .attn_o [D,H*hd]  .attn_out_norm [D] layers.<l>.mlp_in_norm [D]  .router
+ * [E,D]  .shared_up_gate [2F,D] rows up|gate  .shared_down [D,F] layers.<l>.expert_up_gate [E,2F,D]  .expert_down
+ * [E,D,F]  .mlp_out_norm [D] head.norm [D]  head.out [V,D] */
 #ifndef TRAINER_MODEL_PARAMS_H
 #define TRAINER_MODEL_PARAMS_H
 
@@ -42,22 +40,22 @@ enum { MT_PARAM_NAME_BYTES = 48 };
 typedef struct mt_param {
   char name[MT_PARAM_NAME_BYTES];
   mt_param_role role;
-  int unit;          /* 0 embedding, 1..L layers, L+1 head */
-  bool expert;       /* lives in the expert buffer and is split over the EP group */
-  bool decays;       /* takes weight decay */
-  bool overwritten;  /* a GEMM weight: the first microbatch overwrites its gradient, so that nothing clears it */
+  int unit;         /* 0 embedding, 1..L layers, L+1 head */
+  bool expert;      /* lives in the expert buffer and is split over the EP group */
+  bool decays;      /* takes weight decay */
+  bool overwritten; /* a GEMM weight: the first microbatch overwrites its gradient, so that nothing clears it */
   int n_dims;
-  int64_t dim[3];    /* local shape: dim[0] of an expert parameter is E / EP */
-  int64_t count;     /* local elements */
-  int64_t first;     /* global index of the first local element */
-  int64_t total;     /* global elements */
-  int64_t offset;    /* element offset in its flat buffer */
-  mk_tensor w;       /* compute copy [dim] */
-  mk_tensor grad;    /* f32 [dim] */
-  mk_tensor packed;  /* GEMM copy of w, absent where the device takes w as it is */
+  int64_t dim[3];   /* local shape: dim[0] of an expert parameter is E / EP */
+  int64_t count;    /* local elements */
+  int64_t first;    /* global index of the first local element */
+  int64_t total;    /* global elements */
+  int64_t offset;   /* element offset in its flat buffer */
+  mk_tensor w;      /* compute copy [dim] */
+  mk_tensor grad;   /* f32 [dim] */
+  mk_tensor packed; /* GEMM copy of w, absent where the device takes w as it is */
   /* optimizer state of the own shard: elements [shard_first, shard_first + shard_count) of the local parameter */
   int64_t shard_first, shard_count;
-  bool replicated;   /* every rank of the group holds all of it */
+  bool replicated;      /* every rank of the group holds all of it */
   mk_tensor main, m, v; /* f32 [shard_count] */
 } mt_param;
 
@@ -65,11 +63,11 @@ typedef struct mt_params {
   mk_context *ctx;
   mt_param *item;
   int count;
-  int units;                       /* layers + 2 */
-  int64_t flat_count[2];           /* elements of the dense and the expert buffer */
-  int64_t *unit_first[2];          /* [units + 1]: element range of a unit in each buffer */
+  int units;              /* layers + 2 */
+  int64_t flat_count[2];  /* elements of the dense and the expert buffer */
+  int64_t *unit_first[2]; /* [units + 1]: element range of a unit in each buffer */
   mk_tensor flat_w[2], flat_grad[2];
-  int *index;                      /* [units * MT_PARAM_ROLE_COUNT]: place in item, or -1 */
+  int *index; /* [units * MT_PARAM_ROLE_COUNT]: place in item, or -1 */
 } mt_params;
 
 /* Builds the list for this rank's place in the mesh: local shapes, flat offsets, decay flags; no memory yet. */
@@ -83,7 +81,8 @@ mt_param *mt_params_find(const mt_params *params, int unit, mt_param_role role);
 mt_param *mt_params_by_name(const mt_params *params, const char *name);
 
 /* Optimizer shards over `dense_ranks` and `expert_ranks` ranks: contiguous slice of own rank where the element count is
- * at least 4096 and divisible, else replicated (Olmo-core 3.0.0 olmo_core/optim/moe_optimizer.py). One rank: all own. */
+ * at least 4096 and divisible, else replicated (Olmo-core 3.0.0 olmo_core/optim/moe_optimizer.py). One rank: all own.
+ */
 void mt_params_shard(mt_params *params, int dense_ranks, int dense_rank, int expert_ranks, int expert_rank);
 
 /* Places compute copies, gradients and optimizer state in the arenas (two-pass, see arena.h) and the packed copies in

@@ -3,9 +3,12 @@
 
 mk_dtype mt_compute_dtype(const mt_config *cfg) {
   switch (cfg->precision) {
-    case MT_FP32: return MK_F32;
-    case MT_FP64: return MK_F64;
-    default: return MK_BF16;
+    case MT_FP32:
+      return MK_F32;
+    case MT_FP64:
+      return MK_F64;
+    default:
+      return MK_BF16;
   }
 }
 
@@ -14,7 +17,8 @@ mk_dtype mt_master_dtype(const mt_config *cfg) { return cfg->precision == MT_FP6
 static mk_tensor shaped_view(const mt_param *p, const mk_tensor *flat) {
   mk_tensor view = mk_tensor_slice(flat, p->offset, p->count);
   view.n_dims = p->n_dims;
-  for (int i = 0; i < 3; i++) view.dim[i] = i < p->n_dims ? p->dim[i] : 1;
+  for (int i = 0; i < 3; i++)
+    view.dim[i] = i < p->n_dims ? p->dim[i] : 1;
   return view;
 }
 

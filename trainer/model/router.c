@@ -4,9 +4,13 @@
 
 static mk_router_config config_of(const mt_model *m, const mt_pass *p, const mt_layer *l) {
   const mt_config *c = m->cfg;
-  return (mk_router_config){.gating = c->gating, .routing = c->routing, .normalize = c->norm_topk,
+  return (mk_router_config){.gating = c->gating,
+                            .routing = c->routing,
+                            .normalize = c->norm_topk,
                             .scale = c->weight_scale == MT_WEIGHT_SCALE_K ? (float)c->top_k : 1.0f,
-                            .seed = (uint64_t)c->seed, .layer = (uint32_t)l->unit, .first_token = p->first_token};
+                            .seed = (uint64_t)c->seed,
+                            .layer = (uint32_t)l->unit,
+                            .first_token = p->first_token};
 }
 
 /* Slice of a [moe,groups,E] tensor for one layer, as [groups,E]. */
@@ -22,28 +26,40 @@ mk_status mt_router_forward(mt_model *m, const mt_pass *p, mt_layer *l, const mk
   mk_tensor step_counts = p->train ? mk_tensor_slice(&m->step_counts, l->moe * m->cfg->experts, m->cfg->experts) : none;
   mk_tensor counts = layer_slice(&m->counts, l->moe);
   MK_TRY(ctx, mt_linear_forward(m, p, l->unit, MT_PARAM_ROUTER, x, &a->logits));
-  MK_TRY(ctx, mk_router_fwd(p->stream, &(mk_router_fwd_args){.logits = a->logits, .state = m->state, .scores = a->scores,
-                                                             .idx = a->ep.idx, .weights = a->ep.weights, .lse = a->lse,
+  MK_TRY(ctx, mk_router_fwd(p->stream, &(mk_router_fwd_args){.logits = a->logits,
+                                                             .state = m->state,
+                                                             .scores = a->scores,
+                                                             .idx = a->ep.idx,
+                                                             .weights = a->ep.weights,
+                                                             .lse = a->lse,
                                                              .sums = p->train ? m->sums : m->eval_sums,
                                                              .config = config_of(m, p, l)}));
-  MK_TRY(ctx, mk_route_count(p->stream, &(mk_route_count_args){.idx = a->ep.idx, .counts = counts,
-                                                               .position = a->ep.position, .total = a->ep.total,
+  MK_TRY(ctx, mk_route_count(p->stream, &(mk_route_count_args){.idx = a->ep.idx,
+                                                               .counts = counts,
+                                                               .position = a->ep.position,
+                                                               .total = a->ep.total,
                                                                .step_counts = step_counts}));
   if (!p->train) return MK_OK;
-  return mk_load_balance_stats(p->stream, &(mk_load_balance_stats_args){
-                                              .scores = a->scores, .score_sum = layer_slice(&m->score_sum, l->moe),
-                                              .renormalize = m->cfg->gating == MK_GATING_SIGMOID});
+  return mk_load_balance_stats(p->stream,
+                               &(mk_load_balance_stats_args){.scores = a->scores,
+                                                             .score_sum = layer_slice(&m->score_sum, l->moe),
+                                                             .renormalize = m->cfg->gating == MK_GATING_SIGMOID});
 }
 
 /* In: scratch.dweights. Out: dx [T,D] = (add ? dx : 0) + router's part. */
 mk_status mt_router_backward(mt_model *m, const mt_pass *p, mt_layer *l, const mk_tensor *x, mk_tensor *dx, bool add) {
   mt_mlp *a = &l->mlp;
   mk_tensor *dlogits = &m->scratch.dlogits;
-  MK_TRY(m->ctx, mk_router_bwd(p->stream, &(mk_router_bwd_args){
-                                              .logits = a->logits, .scores = a->scores, .idx = a->ep.idx,
-                                              .weights = a->ep.weights, .lse = a->lse, .dweights = m->scratch.dweights,
-                                              .lb_coef = layer_slice(&m->lb_coef, l->moe), .state = m->state,
-                                              .dlogits = *dlogits, .rz_weight = (float)m->cfg->router_z_weight,
-                                              .config = config_of(m, p, l)}));
+  MK_TRY(m->ctx, mk_router_bwd(p->stream, &(mk_router_bwd_args){.logits = a->logits,
+                                                                .scores = a->scores,
+                                                                .idx = a->ep.idx,
+                                                                .weights = a->ep.weights,
+                                                                .lse = a->lse,
+                                                                .dweights = m->scratch.dweights,
+                                                                .lb_coef = layer_slice(&m->lb_coef, l->moe),
+                                                                .state = m->state,
+                                                                .dlogits = *dlogits,
+                                                                .rz_weight = (float)m->cfg->router_z_weight,
+                                                                .config = config_of(m, p, l)}));
   return mt_linear_backward(m, p, l->unit, MT_PARAM_ROUTER, x, dlogits, add ? dx : NULL, dx);
 }

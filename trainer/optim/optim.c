@@ -30,10 +30,13 @@ mk_status mt_optim_begin(mt_optim *optim, mk_stream *stream, int64_t step) {
   mk_tensor norm = mk_tensor_slice(&optim->reduce, MK_SUM_COUNT, 1);
   MK_TRY(optim->ctx, mk_fill(stream, &norm, 0));
   MK_TRY(optim->ctx, send_times(optim, stream, optim->own_times[step % MT_TIME_SLOTS]));
-  return mk_step_begin(stream, &(mk_step_begin_args){.state = m->state, .sums = m->sums,
+  return mk_step_begin(stream, &(mk_step_begin_args){.state = m->state,
+                                                     .sums = m->sums,
                                                      .counts = m->moe_layers > 0 ? m->step_counts : none,
-                                                     .schedule = c->schedule, .peak_lr = c->lr,
-                                                     .min_ratio = c->lr_min_ratio, .warmup_steps = c->lr_warmup_steps,
+                                                     .schedule = c->schedule,
+                                                     .peak_lr = c->lr,
+                                                     .min_ratio = c->lr_min_ratio,
+                                                     .warmup_steps = c->lr_warmup_steps,
                                                      .total_steps = optim->total_steps});
 }
 
@@ -82,10 +85,13 @@ mk_status mt_optim_reduce(mt_optim *optim, mk_stream *stream) {
       MK_TRY(ctx, mt_comm_all_reduce(dense, &m->step_counts, &m->step_counts, MT_SUM, stream));
     }
   }
-  return mk_step_clip(stream, &(mk_step_clip_args){.state = m->state, .sums = m->sums,
+  return mk_step_clip(stream, &(mk_step_clip_args){.state = m->state,
+                                                   .sums = m->sums,
                                                    .squared_norm = mk_tensor_slice(&optim->reduce, MK_SUM_COUNT, 1),
-                                                   .lb_weight = c->lb_weight, .rz_weight = c->router_z_weight,
-                                                   .max_norm = c->clip, .skip_step = c->skip_step,
+                                                   .lb_weight = c->lb_weight,
+                                                   .rz_weight = c->router_z_weight,
+                                                   .max_norm = c->clip,
+                                                   .skip_step = c->skip_step,
                                                    .sigma_factor = c->skip_sigma});
 }
 
@@ -103,8 +109,14 @@ mk_status mt_optim_update(mt_optim *optim, mk_stream *stream) {
   mt_model *m = optim->model;
   for (int i = 0; i < m->params.count; i++) {
     const mt_param *p = &m->params.item[i];
-    mk_adamw_args args = {.state = m->state, .main = p->main, .m = p->m, .v = p->v, .beta1 = (float)c->beta1,
-                          .beta2 = (float)c->beta2, .eps = (float)c->eps, .clear_grad = !p->overwritten,
+    mk_adamw_args args = {.state = m->state,
+                          .main = p->main,
+                          .m = p->m,
+                          .v = p->v,
+                          .beta1 = (float)c->beta1,
+                          .beta2 = (float)c->beta2,
+                          .eps = (float)c->eps,
+                          .clear_grad = !p->overwritten,
                           .weight_decay = p->decays ? (float)c->weight_decay : 0.0f};
     args.grad = mk_tensor_slice(&p->grad, p->shard_first, p->shard_count);
     args.compute = mk_tensor_slice(&p->w, p->shard_first, p->shard_count);

@@ -15,10 +15,10 @@ typedef struct mt_optim {
   const mt_config *cfg;
   mt_model *model;
   const mt_mesh *mesh;
-  int64_t total_steps;  /* where cosine and linear schedules end */
+  int64_t total_steps; /* where cosine and linear schedules end */
   mk_tensor reduce;
-  mk_tensor times;      /* f64 [2*dp], the last part of reduce */
-  mk_tensor log;        /* u8 [sizeof(mk_step_log)] */
+  mk_tensor times;                    /* f64 [2*dp], the last part of reduce */
+  mk_tensor log;                      /* u8 [sizeof(mk_step_log)] */
   double own_times[MT_TIME_SLOTS][2]; /* by step; the host fills the slot of the coming step */
 } mt_optim;
 

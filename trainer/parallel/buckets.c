@@ -13,7 +13,8 @@ static int bucket_first(const mt_sharding *sh, int kind, int last) {
   double cap_bytes = sh->cfg->bucket_mib * 1024 * 1024;
   double element = (double)mk_dtype_bytes(sh->params->flat_grad[kind].dtype);
   int first = last;
-  while (first > 0 && (double)unit_count(sh->params, kind, first - 1, last) * element <= cap_bytes) first -= 1;
+  while (first > 0 && (double)unit_count(sh->params, kind, first - 1, last) * element <= cap_bytes)
+    first -= 1;
   return first;
 }
 
@@ -68,6 +69,7 @@ int64_t mt_state_bytes(const mt_params *params, const mt_config *cfg) {
   int64_t compute = (int64_t)mk_dtype_bytes(mt_compute_dtype(cfg)), master = master_bytes(cfg);
   int64_t moments = compute == master ? 2 : 3; /* m and v, and main where it is not the compute copy */
   int64_t bytes = (params->flat_count[0] + params->flat_count[1]) * (compute + master);
-  for (int i = 0; i < params->count; i++) bytes += params->item[i].shard_count * moments * master;
+  for (int i = 0; i < params->count; i++)
+    bytes += params->item[i].shard_count * moments * master;
   return bytes;
 }

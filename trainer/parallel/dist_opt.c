@@ -33,7 +33,8 @@ static mk_status before_step(mt_sharding *sh) {
   if (scatters(sh->cfg)) {
     MK_TRY(ctx, mk_event_record(sh->ready, sh->compute));
     MK_TRY(ctx, mk_stream_wait(sh->comm, sh->ready));
-    for (int i = sh->params->count - 1; i >= 0; i--) MK_TRY(ctx, reduce_tensor(sh, &sh->params->item[i]));
+    for (int i = sh->params->count - 1; i >= 0; i--)
+      MK_TRY(ctx, reduce_tensor(sh, &sh->params->item[i]));
   }
   return mt_buckets_wait(sh);
 }
@@ -53,7 +54,8 @@ static mk_status after_step(mt_sharding *sh) {
 }
 
 static int64_t wire_bytes(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan) {
-  int64_t compute = (int64_t)mk_dtype_bytes(mt_compute_dtype(cfg)), master = (int64_t)mk_dtype_bytes(mt_master_dtype(cfg));
+  int64_t compute = (int64_t)mk_dtype_bytes(mt_compute_dtype(cfg)),
+          master = (int64_t)mk_dtype_bytes(mt_master_dtype(cfg));
   int64_t bytes = scatters(cfg) ? 0 : mt_gradient_bytes(params, cfg, plan);
   for (int i = 0; i < params->count; i++) {
     const mt_param *p = &params->item[i];

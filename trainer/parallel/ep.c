@@ -20,8 +20,15 @@ mk_status mt_ep_create(mk_context *ctx, mk_device *dev, const mt_config *cfg, in
   mk_status st = MK_OK;
   mt_ep *ep = NULL;
   MK_TRY(ctx, mk_heap_alloc(ctx, sizeof *ep, &ep));
-  *ep = (mt_ep){.ctx = ctx, .dev = dev, .comm = comm, .ranks = ranks, .rank = rank, .tokens = cfg->rank_tokens,
-                .top_k = cfg->top_k, .experts = cfg->experts, .d_model = cfg->d_model,
+  *ep = (mt_ep){.ctx = ctx,
+                .dev = dev,
+                .comm = comm,
+                .ranks = ranks,
+                .rank = rank,
+                .tokens = cfg->rank_tokens,
+                .top_k = cfg->top_k,
+                .experts = cfg->experts,
+                .d_model = cfg->d_model,
                 .dtype = mt_compute_dtype(cfg)};
   ep->ops = ranks == 1 ? &mt_ep_local_ops : &mt_ep_block_ops;
   ep->rows_max = rows_max(cfg, ranks);
@@ -70,7 +77,8 @@ void mt_ep_layer_place(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations) {
   layer->returned = mk_tensor_2d(ep->dtype, t * k, ep->d_model);
   mk_tensor *all[] = {&layer->idx, &layer->weights, &layer->position, &layer->total,
                       &layer->map, &layer->offsets, &layer->rows,     &layer->returned};
-  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) mk_arena_place(activations, all[i]);
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+    mk_arena_place(activations, all[i]);
   ep->ops->place(ep, layer, activations);
 }
 

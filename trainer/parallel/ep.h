@@ -5,7 +5,8 @@
  * an expert source ranks ascending, inside a source the routes in order t*K + k.
  *   local   permute by the route map; the experts read and write the rows in place
  *   block   permute, all-to-all of counts, all-to-all-v of rows, reorder to expert-major, and the same way back
- *           (Olmo-core 3.0.0 olmo_core/nn/moe/v2/ep_sync_1d.py); dropless; the host waits for the counts once a layer */
+ *           (Olmo-core 3.0.0 olmo_core/nn/moe/v2/ep_sync_1d.py); dropless; the host waits for the counts once a layer
+ */
 #ifndef TRAINER_PARALLEL_EP_H
 #define TRAINER_PARALLEL_EP_H
 
@@ -17,17 +18,17 @@ typedef struct mt_ep mt_ep;
 
 /* Per MoE layer: routing and what the exchange saves for the backward pass. N = rows_max, c = compute dtype. */
 typedef struct mt_ep_layer {
-  mk_tensor idx;       /* i32 [T,K] chosen experts, global ids */
-  mk_tensor weights;   /* f32 [T,K] */
-  mk_tensor position;  /* i32 [T,K] place among this rank's routes to the same expert */
-  mk_tensor total;     /* i32 [E] this rank's routes per expert */
-  mk_tensor map;       /* i32 [T,K] row of each route in `returned` (own routes, expert-major); -1 = dropped */
-  mk_tensor offsets;   /* i32 [L+1] rows of the local experts in `rows` */
-  mk_tensor rows;      /* c [N,D] input rows of the local experts */
-  mk_tensor returned;  /* c [T*K,D] expert outputs of the own routes, in map order; local: where the experts write */
+  mk_tensor idx;      /* i32 [T,K] chosen experts, global ids */
+  mk_tensor weights;  /* f32 [T,K] */
+  mk_tensor position; /* i32 [T,K] place among this rank's routes to the same expert */
+  mk_tensor total;    /* i32 [E] this rank's routes per expert */
+  mk_tensor map;      /* i32 [T,K] row of each route in `returned` (own routes, expert-major); -1 = dropped */
+  mk_tensor offsets;  /* i32 [L+1] rows of the local experts in `rows` */
+  mk_tensor rows;     /* c [N,D] input rows of the local experts */
+  mk_tensor returned; /* c [T*K,D] expert outputs of the own routes, in map order; local: where the experts write */
   /* block transport: */
-  mk_tensor requested; /* i32 [R,E] counts of every source rank */
-  mk_tensor reorder;   /* i32 [N,1] received (source-major) row -> expert-major row */
+  mk_tensor requested;            /* i32 [R,E] counts of every source rank */
+  mk_tensor reorder;              /* i32 [N,1] received (source-major) row -> expert-major row */
   int64_t *send_rows, *recv_rows; /* host [R] */
   int64_t n_recv;                 /* rows received = rows of the local experts */
 } mt_ep_layer;
@@ -53,15 +54,15 @@ struct mt_ep {
   const mt_ep_ops *ops;
   mk_context *ctx;
   mk_device *dev;
-  mt_comm *comm;          /* the EP group; NULL while only planning */
+  mt_comm *comm; /* the EP group; NULL while only planning */
   int ranks, rank;
   int64_t tokens, top_k, experts, d_model;
-  int64_t rows_max;       /* N */
+  int64_t rows_max; /* N */
   mk_dtype dtype;
   /* block transport, shared by the layers: */
-  mk_tensor send, recv;   /* c [T*K,D], c [N,D] */
-  mk_tensor keep;         /* i32 [1,E] or [R,E] scratch of route_map */
-  mk_tensor send_offsets; /* i32 [E+1] */
+  mk_tensor send, recv;    /* c [T*K,D], c [N,D] */
+  mk_tensor keep;          /* i32 [1,E] or [R,E] scratch of route_map */
+  mk_tensor send_offsets;  /* i32 [E+1] */
   int32_t *host_requested; /* [R,E] */
   int32_t *host_reorder;   /* [N] */
   int32_t *host_offsets;   /* [L+1] */

@@ -25,7 +25,8 @@ static void place_shared(mt_ep *ep, mk_arena *comm) {
   ep->keep = mk_tensor_2d(MK_I32, 1, ep->experts);
   ep->send_offsets = mk_tensor_1d(MK_I32, ep->experts + 1);
   mk_tensor *all[] = {&ep->send, &ep->recv, &ep->keep, &ep->send_offsets};
-  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) mk_arena_place(comm, all[i]);
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+    mk_arena_place(comm, all[i]);
 }
 
 /* Host: who sends how many rows to whom, and where a received row belongs in expert-major order. */
@@ -49,10 +50,12 @@ static void plan_exchange(mt_ep *ep, mt_ep_layer *layer) {
           if (i < l || (i == l && s < r)) first += req[s * ep->experts + own + i];
         }
       }
-      for (int32_t i = 0; i < req[r * ep->experts + own + l]; i++) ep->host_reorder[row++] = (int32_t)(first + i);
+      for (int32_t i = 0; i < req[r * ep->experts + own + l]; i++)
+        ep->host_reorder[row++] = (int32_t)(first + i);
     }
   }
-  for (int r = 0; r < ep->ranks; r++) received += layer->recv_rows[r];
+  for (int r = 0; r < ep->ranks; r++)
+    received += layer->recv_rows[r];
   layer->n_recv = received;
 }
 
@@ -62,12 +65,14 @@ static void plan_offsets(mt_ep *ep) {
   ep->host_offsets[0] = 0;
   for (int64_t l = 0; l < local; l++) {
     int32_t rows = 0;
-    for (int r = 0; r < ep->ranks; r++) rows += ep->host_requested[r * ep->experts + own + l];
+    for (int r = 0; r < ep->ranks; r++)
+      rows += ep->host_requested[r * ep->experts + own + l];
     ep->host_offsets[l + 1] = ep->host_offsets[l] + rows;
   }
 }
 
-/* The host buffers are shared by the layers: the wait below comes after the stream has passed the last layer's copies. */
+/* The host buffers are shared by the layers: the wait below comes after the stream has passed the last layer's copies.
+ */
 static mk_status exchange_counts(mt_ep *ep, mk_stream *s, mt_ep_layer *layer) {
   mk_context *ctx = ep->ctx;
   MK_TRY(ctx, mt_comm_all_gather(ep->comm, &layer->total, &layer->requested, s));
@@ -84,7 +89,8 @@ static mk_status exchange_counts(mt_ep *ep, mk_stream *s, mt_ep_layer *layer) {
 /* send [T*K,D] in route order -> rows [N,D] expert-major, through the received order. */
 static mk_status rows_to_experts(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *send,
                                  const mk_tensor *rows) {
-  mk_tensor recv = mk_tensor_rows(&ep->recv, 0, layer->n_recv), reorder = mk_tensor_rows(&layer->reorder, 0, layer->n_recv);
+  mk_tensor recv = mk_tensor_rows(&ep->recv, 0, layer->n_recv),
+            reorder = mk_tensor_rows(&layer->reorder, 0, layer->n_recv);
   MK_TRY(ep->ctx, mt_comm_all_to_all_v(ep->comm, send, layer->send_rows, &recv, layer->recv_rows, s));
   return mk_permute_fwd(s, &(mk_permute_fwd_args){.x = recv, .map = reorder, .out = *rows});
 }
@@ -92,7 +98,8 @@ static mk_status rows_to_experts(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, co
 /* rows [N,D] expert-major -> back [T*K,D] in route order. */
 static mk_status rows_to_sources(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *rows,
                                  const mk_tensor *back) {
-  mk_tensor recv = mk_tensor_rows(&ep->recv, 0, layer->n_recv), reorder = mk_tensor_rows(&layer->reorder, 0, layer->n_recv);
+  mk_tensor recv = mk_tensor_rows(&ep->recv, 0, layer->n_recv),
+            reorder = mk_tensor_rows(&layer->reorder, 0, layer->n_recv);
   MK_TRY(ep->ctx, mk_permute_bwd(s, &(mk_permute_bwd_args){.dout = *rows, .map = reorder, .dx = recv}));
   return mt_comm_all_to_all_v(ep->comm, &recv, layer->recv_rows, back, layer->send_rows, s);
 }
@@ -101,9 +108,15 @@ static mk_status dispatch(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_
   mk_context *ctx = ep->ctx;
   mk_tensor own = mk_tensor_as_2d(&layer->total, 1, ep->experts);
   /* sorted by global expert = sorted by destination rank, since a rank owns consecutive experts */
-  MK_TRY(ctx, mk_route_map(s, &(mk_route_map_args){.requested = own, .idx = layer->idx, .position = layer->position,
-                                                   .dst_row = layer->map, .keep = ep->keep,
-                                                   .offsets = ep->send_offsets, .sums = *sums, .ranks = 1, .rank = 0,
+  MK_TRY(ctx, mk_route_map(s, &(mk_route_map_args){.requested = own,
+                                                   .idx = layer->idx,
+                                                   .position = layer->position,
+                                                   .dst_row = layer->map,
+                                                   .keep = ep->keep,
+                                                   .offsets = ep->send_offsets,
+                                                   .sums = *sums,
+                                                   .ranks = 1,
+                                                   .rank = 0,
                                                    .capacity = ep->tokens * ep->top_k}));
   MK_TRY(ctx, mk_permute_fwd(s, &(mk_permute_fwd_args){.x = *x, .map = layer->map, .out = ep->send}));
   MK_TRY(ctx, exchange_counts(ep, s, layer));
@@ -113,14 +126,18 @@ static mk_status dispatch(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_
 static mk_status combine(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *expert_out, const mk_tensor *add,
                          const mk_tensor *y) {
   MK_TRY(ep->ctx, rows_to_sources(ep, s, layer, expert_out, &layer->returned));
-  return mk_combine_fwd(s, &(mk_combine_fwd_args){.rows = layer->returned, .map = layer->map,
-                                                  .weights = layer->weights, .add = *add, .y = *y});
+  return mk_combine_fwd(
+      s, &(mk_combine_fwd_args){
+             .rows = layer->returned, .map = layer->map, .weights = layer->weights, .add = *add, .y = *y});
 }
 
 static mk_status combine_backward(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *dy,
                                   const mk_tensor *d_expert_out, const mk_tensor *dweights) {
-  MK_TRY(ep->ctx, mk_combine_bwd(s, &(mk_combine_bwd_args){.dy = *dy, .rows = layer->returned, .map = layer->map,
-                                                           .weights = layer->weights, .drows = ep->send,
+  MK_TRY(ep->ctx, mk_combine_bwd(s, &(mk_combine_bwd_args){.dy = *dy,
+                                                           .rows = layer->returned,
+                                                           .map = layer->map,
+                                                           .weights = layer->weights,
+                                                           .drows = ep->send,
                                                            .dweights = *dweights}));
   return rows_to_experts(ep, s, layer, &ep->send, d_expert_out);
 }

@@ -19,25 +19,35 @@ static void place_shared(mt_ep *ep, mk_arena *comm) {
 }
 
 static mk_status dispatch(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *x, const mk_tensor *sums) {
-  MK_TRY(ep->ctx, mk_route_map(s, &(mk_route_map_args){.requested = layer->requested, .idx = layer->idx,
-                                                       .position = layer->position, .dst_row = layer->map,
-                                                       .keep = ep->keep, .offsets = layer->offsets, .sums = *sums,
-                                                       .ranks = 1, .rank = 0, .capacity = ep->rows_max}));
+  MK_TRY(ep->ctx, mk_route_map(s, &(mk_route_map_args){.requested = layer->requested,
+                                                       .idx = layer->idx,
+                                                       .position = layer->position,
+                                                       .dst_row = layer->map,
+                                                       .keep = ep->keep,
+                                                       .offsets = layer->offsets,
+                                                       .sums = *sums,
+                                                       .ranks = 1,
+                                                       .rank = 0,
+                                                       .capacity = ep->rows_max}));
   return mk_permute_fwd(s, &(mk_permute_fwd_args){.x = *x, .map = layer->map, .out = layer->rows});
 }
 
 static mk_status combine(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *expert_out, const mk_tensor *add,
                          const mk_tensor *y) {
   (void)ep;
-  return mk_combine_fwd(s, &(mk_combine_fwd_args){.rows = *expert_out, .map = layer->map, .weights = layer->weights,
-                                                  .add = *add, .y = *y});
+  return mk_combine_fwd(
+      s,
+      &(mk_combine_fwd_args){.rows = *expert_out, .map = layer->map, .weights = layer->weights, .add = *add, .y = *y});
 }
 
 static mk_status combine_backward(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *dy,
                                   const mk_tensor *d_expert_out, const mk_tensor *dweights) {
   (void)ep;
-  return mk_combine_bwd(s, &(mk_combine_bwd_args){.dy = *dy, .rows = layer->returned, .map = layer->map,
-                                                  .weights = layer->weights, .drows = *d_expert_out,
+  return mk_combine_bwd(s, &(mk_combine_bwd_args){.dy = *dy,
+                                                  .rows = layer->returned,
+                                                  .map = layer->map,
+                                                  .weights = layer->weights,
+                                                  .drows = *d_expert_out,
                                                   .dweights = *dweights});
 }
 

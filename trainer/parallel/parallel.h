@@ -30,7 +30,7 @@ typedef struct mt_sharding_ops {
 /* Units [first_unit, last_unit] of one flat buffer, reduced by one call when first_unit is done (units finish from the
  * last to the first). */
 typedef struct mt_bucket {
-  int kind;  /* 0 dense, 1 expert */
+  int kind; /* 0 dense, 1 expert */
   int first_unit, last_unit;
   mk_tensor grad; /* flat slice */
 } mt_bucket;

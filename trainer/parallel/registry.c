@@ -18,8 +18,13 @@ mk_status mt_sharding_create(mk_context *ctx, const mt_config *cfg, mt_params *p
   mk_status st = MK_OK;
   mt_sharding *sh = NULL;
   MK_TRY(ctx, mk_heap_alloc(ctx, sizeof *sh, &sh));
-  *sh = (mt_sharding){.ops = mt_sharding_ops_for(cfg), .ctx = ctx, .cfg = cfg, .params = params, .mesh = mesh,
-                      .compute = compute, .comm = comm};
+  *sh = (mt_sharding){.ops = mt_sharding_ops_for(cfg),
+                      .ctx = ctx,
+                      .cfg = cfg,
+                      .params = params,
+                      .mesh = mesh,
+                      .compute = compute,
+                      .comm = comm};
   MK_TRY_GOTO(ctx, mk_event_create(compute->dev, &sh->ready), out);
   MK_TRY_GOTO(ctx, mk_event_create(compute->dev, &sh->reduced), out);
   MK_TRY_GOTO(ctx, mt_buckets_create(sh), out);

@@ -29,8 +29,8 @@ int64_t mt_params_active(const mt_config *c) { return params_with(c, c->top_k); 
 
 double mt_flop_token(const mt_config *c) {
   double d = (double)c->d_model, moe = (double)mt_config_moe_layers(c);
-  double attention = 6.0 * (double)attention_params(c) +
-                     12.0 * (double)(c->heads * c->head_dim) * ((double)c->seq_len + 1.0) / 2.0;
+  double attention =
+      6.0 * (double)attention_params(c) + 12.0 * (double)(c->heads * c->head_dim) * ((double)c->seq_len + 1.0) / 2.0;
   double mlp = 6.0 * d * (double)c->experts + 18.0 * d * (double)(c->expert_hidden * c->top_k + c->shared_hidden);
   return (double)c->layers * attention + moe * mlp + (double)c->dense_layers * 18.0 * d * (double)c->dense_hidden +
          6.0 * d * (double)c->vocab;
@@ -43,7 +43,8 @@ void mt_run_info_fill(mt_trainer *t, mt_run_info *info) {
   info->params_total = mt_params_total(c);
   info->params_active = mt_params_active(c);
   info->flop_token = mt_flop_token(c);
-  for (int i = 0; i < MK_MEM_COUNT; i++) info->planned_bytes[i] = t->memory.arena[i].peak_bytes;
+  for (int i = 0; i < MK_MEM_COUNT; i++)
+    info->planned_bytes[i] = t->memory.arena[i].peak_bytes;
 }
 
 /* Peak resident set of this process in bytes; 0 where /proc does not tell. */

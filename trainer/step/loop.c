@@ -34,12 +34,16 @@ typedef struct loop {
 
 int mt_exit_code(mk_status status) {
   switch (status) {
-    case MK_OK: return 0;
+    case MK_OK:
+      return 0;
     case MK_ERR_ARG:
     case MK_ERR_CONFIG:
-    case MK_ERR_UNSUPPORTED: return 2;
-    case MK_ERR_INTERRUPTED: return 130;
-    default: return 3;
+    case MK_ERR_UNSUPPORTED:
+      return 2;
+    case MK_ERR_INTERRUPTED:
+      return 130;
+    default:
+      return 3;
   }
 }
 
@@ -51,8 +55,8 @@ static mk_status check_signals(loop *l) {
   sigaddset(&set, SIGTERM);
   struct timespec none = {0};
   int got = sigtimedwait(&set, NULL, &none);
-  MK_CHECK(l->ctx, got < 0, MK_ERR_INTERRUPTED, "interrupted by %s after step %lld", got == SIGINT ? "SIGINT" : "SIGTERM",
-           (long long)l->t->step);
+  MK_CHECK(l->ctx, got < 0, MK_ERR_INTERRUPTED, "interrupted by %s after step %lld",
+           got == SIGINT ? "SIGINT" : "SIGTERM", (long long)l->t->step);
   return MK_OK;
 }
 
@@ -64,7 +68,8 @@ static int compare_doubles(const void *a, const void *b) {
 /* Median of times[2*r + which] over ranks; values are few, copied to a small array. */
 static double median_of(const double *times, int ranks, int which) {
   double sorted[MT_MAX_RANKS];
-  for (int r = 0; r < ranks; r++) sorted[r] = times[2 * r + which];
+  for (int r = 0; r < ranks; r++)
+    sorted[r] = times[2 * r + which];
   for (int i = 1; i < ranks; i++) {
     for (int j = i; j > 0 && compare_doubles(&sorted[j - 1], &sorted[j]) > 0; j--) {
       double swap = sorted[j];
@@ -77,7 +82,8 @@ static double median_of(const double *times, int ranks, int which) {
 
 static double max_of(const double *times, int ranks, int which) {
   double most = times[which];
-  for (int r = 1; r < ranks; r++) most = times[2 * r + which] > most ? times[2 * r + which] : most;
+  for (int r = 1; r < ranks; r++)
+    most = times[2 * r + which] > most ? times[2 * r + which] : most;
   return most;
 }
 
@@ -85,9 +91,12 @@ static double max_of(const double *times, int ranks, int which) {
 static mk_status record_step(loop *l, int64_t k, const double *times) {
   const mk_step_log *log = &l->t->slot[k % MT_LOG_SLOTS].log;
   int ranks = l->t->mesh->plan.dp;
-  mt_step_times step = {.time_s = max_of(times, ranks, 0), .time_median_s = median_of(times, ranks, 0),
-                        .compute_max_s = max_of(times, ranks, 1), .compute_median_s = median_of(times, ranks, 1),
-                        .host_waits = l->waits[k % MT_LOG_SLOTS], .wire_bytes = l->wire[k % MT_LOG_SLOTS],
+  mt_step_times step = {.time_s = max_of(times, ranks, 0),
+                        .time_median_s = median_of(times, ranks, 0),
+                        .compute_max_s = max_of(times, ranks, 1),
+                        .compute_median_s = median_of(times, ranks, 1),
+                        .host_waits = l->waits[k % MT_LOG_SLOTS],
+                        .wire_bytes = l->wire[k % MT_LOG_SLOTS],
                         .device_allocs = l->allocs[k % MT_LOG_SLOTS]};
   l->trained_s += step.time_s;
   l->recorded = k;
@@ -97,10 +106,11 @@ static mk_status record_step(loop *l, int64_t k, const double *times) {
 
 static mk_status check_finite(loop *l, int64_t k) {
   const mk_step_log *log = &l->t->slot[k % MT_LOG_SLOTS].log;
-  MK_CHECK(l->ctx, !log->nonfinite || l->cfg->skip_step, MK_ERR_NUMERIC,
-           "step %lld: loss (%g) or gradient norm (%g) is not finite; parameters are those before the step. Lower lr or "
-           "set skip_step",
-           (long long)k, log->sum[MK_SUM_CE], log->grad_norm);
+  MK_CHECK(
+      l->ctx, !log->nonfinite || l->cfg->skip_step, MK_ERR_NUMERIC,
+      "step %lld: loss (%g) or gradient norm (%g) is not finite; parameters are those before the step. Lower lr or "
+      "set skip_step",
+      (long long)k, log->sum[MK_SUM_CE], log->grad_norm);
   return MK_OK;
 }
 
@@ -204,8 +214,12 @@ static mk_status open_parts(loop *l, mt_comm *world) {
 }
 
 static mk_status write_end(loop *l, mk_status status) {
-  mt_run_end end = {.status = status, .exit_code = mt_exit_code(status), .message = l->ctx->error.message,
-                    .steps = l->recorded, .time_s = l->trained_s, .bound_s = NAN};
+  mt_run_end end = {.status = status,
+                    .exit_code = mt_exit_code(status),
+                    .message = l->ctx->error.message,
+                    .steps = l->recorded,
+                    .time_s = l->trained_s,
+                    .bound_s = NAN};
   if (l->t != NULL) {
     mt_run_end_fill(l->t, &end);
     end.host_waits_step = l->recorded > 0 ? (double)l->waits_total / (double)l->t->step : 0;

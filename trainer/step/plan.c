@@ -4,14 +4,16 @@
 #include <stdio.h>
 
 void mt_memory_plan_count(mt_memory_plan *plan, mk_device *dev, mt_model *model, mt_optim *optim) {
-  for (int i = 0; i < MK_MEM_COUNT; i++) plan->arena[i] = mk_arena_make(dev, (mk_memory)i);
+  for (int i = 0; i < MK_MEM_COUNT; i++)
+    plan->arena[i] = mk_arena_make(dev, (mk_memory)i);
   mt_model_place(model, plan->arena);
   mt_optim_place(optim, plan->arena);
 }
 
 static size_t planned_total(const mt_memory_plan *plan) {
   size_t total = 0;
-  for (int i = 0; i < MK_MEM_COUNT; i++) total += plan->arena[i].peak_bytes;
+  for (int i = 0; i < MK_MEM_COUNT; i++)
+    total += plan->arena[i].peak_bytes;
   return total;
 }
 
@@ -25,16 +27,18 @@ static mk_status check_budget(const mt_memory_plan *plan, mk_context *ctx, size_
     used += (size_t)snprintf(parts + used, sizeof parts - used, "%s%s %.1f", i == 0 ? "" : ", ",
                              mk_memory_name((mk_memory)i), (double)plan->arena[i].peak_bytes / 0x1p20);
   }
-  return MK_FAIL(ctx, MK_ERR_MEMORY,
-                 "out of memory: the run needs %.1f MiB a rank (%s), the budget memory_budget_mib is %.1f MiB; use more "
-                 "ranks with ep or dist_opt, a smaller rank_tokens or model, or a larger budget",
-                 (double)total / 0x1p20, parts, (double)budget / 0x1p20);
+  return MK_FAIL(
+      ctx, MK_ERR_MEMORY,
+      "out of memory: the run needs %.1f MiB a rank (%s), the budget memory_budget_mib is %.1f MiB; use more "
+      "ranks with ep or dist_opt, a smaller rank_tokens or model, or a larger budget",
+      (double)total / 0x1p20, parts, (double)budget / 0x1p20);
 }
 
 mk_status mt_memory_plan_commit(mt_memory_plan *plan, mt_model *model, mt_optim *optim) {
   mk_device *dev = model->dev;
   MK_TRY(model->ctx, check_budget(plan, model->ctx, dev->config.budget_bytes));
-  for (int i = 0; i < MK_MEM_COUNT; i++) MK_TRY(model->ctx, mk_arena_commit(&plan->arena[i]));
+  for (int i = 0; i < MK_MEM_COUNT; i++)
+    MK_TRY(model->ctx, mk_arena_commit(&plan->arena[i]));
   mt_model_place(model, plan->arena);
   mt_optim_place(optim, plan->arena);
   return MK_OK;
@@ -63,7 +67,8 @@ mk_status mt_plan_memory(mk_context *ctx, const mt_config *cfg, size_t bytes[MK_
   mt_optim optim = {.ctx = ctx, .cfg = cfg, .model = model, .mesh = &mesh};
   mt_memory_plan plan = {0};
   mt_memory_plan_count(&plan, dev, model, &optim);
-  for (int i = 0; i < MK_MEM_COUNT; i++) bytes[i] = plan.arena[i].peak_bytes;
+  for (int i = 0; i < MK_MEM_COUNT; i++)
+    bytes[i] = plan.arena[i].peak_bytes;
 out:
   mt_model_destroy(model);
   mt_ep_destroy(ep);

@@ -19,7 +19,8 @@ void mt_progress_step(mt_progress *p, const mk_step_log *log, double step_s, int
   double tokens_per_s = step_s > 0 ? (double)p->cfg->global_tokens / step_s : 0;
   char line[256];
   snprintf(line, sizeof line, "step %lld/%lld  ce %.4f  norm %.3g  lr %.3g  %.0f token/s  %.0f s left",
-           (long long)log->step, (long long)last_step, log->sum[MK_SUM_CE], log->grad_norm, log->lr, tokens_per_s, left_s);
+           (long long)log->step, (long long)last_step, log->sum[MK_SUM_CE], log->grad_norm, log->lr, tokens_per_s,
+           left_s);
   if (p->terminal) {
     mk_log_status(p->ctx, line);
   } else if (log->step == 1 || last || p->trained_s - p->told_s >= PLAIN_EVERY_S) {

@@ -8,7 +8,7 @@ typedef struct mt_progress {
   const mk_context *ctx;
   const mt_config *cfg;
   bool on, terminal;
-  double told_s;    /* training time at the last plain line */
+  double told_s; /* training time at the last plain line */
   double trained_s;
 } mt_progress;
 

@@ -3,9 +3,9 @@
 #include "trainer/step/record.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdarg.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -71,7 +71,8 @@ static void put_number(mt_recorder *rec, const char *key, double value) {
 static void put_memory(mt_recorder *rec, const char *key, const size_t bytes[MK_MEM_COUNT]) {
   put_separator(rec);
   put(rec, "\"%s\":{", key);
-  for (int i = 0; i < MK_MEM_COUNT; i++) put_integer(rec, mk_memory_name((mk_memory)i), (int64_t)bytes[i]);
+  for (int i = 0; i < MK_MEM_COUNT; i++)
+    put_integer(rec, mk_memory_name((mk_memory)i), (int64_t)bytes[i]);
   put(rec, "}");
 }
 
@@ -183,18 +184,28 @@ mk_status mt_recorder_op(mt_recorder *rec, const char *name, const mk_op_stats *
 
 static const char *status_word(mk_status status) {
   switch (status) {
-    case MK_OK: return "ok";
-    case MK_ERR_MEMORY: return "oom";
-    case MK_ERR_NUMERIC: return "nonfinite";
+    case MK_OK:
+      return "ok";
+    case MK_ERR_MEMORY:
+      return "oom";
+    case MK_ERR_NUMERIC:
+      return "nonfinite";
     case MK_ERR_ARG:
     case MK_ERR_CONFIG:
-    case MK_ERR_UNSUPPORTED: return "config";
-    case MK_ERR_IO: return "io";
-    case MK_ERR_FORMAT: return "format";
-    case MK_ERR_COMM: return "comm";
-    case MK_ERR_TIMEOUT: return "timeout";
-    case MK_ERR_INTERRUPTED: return "interrupted";
-    default: return "error";
+    case MK_ERR_UNSUPPORTED:
+      return "config";
+    case MK_ERR_IO:
+      return "io";
+    case MK_ERR_FORMAT:
+      return "format";
+    case MK_ERR_COMM:
+      return "comm";
+    case MK_ERR_TIMEOUT:
+      return "timeout";
+    case MK_ERR_INTERRUPTED:
+      return "interrupted";
+    default:
+      return "error";
   }
 }
 

@@ -29,12 +29,12 @@ typedef struct mt_run_info {
   int ranks;
   mk_device_info device;
   int64_t params_total, params_active;
-  double flop_token;     /* Olmo-core 3 convention */
+  double flop_token; /* Olmo-core 3 convention */
   size_t planned_bytes[MK_MEM_COUNT];
 } mt_run_info;
 
 typedef struct mt_step_times {
-  double time_s, time_median_s;        /* over ranks: max, median */
+  double time_s, time_median_s; /* over ranks: max, median */
   double compute_max_s, compute_median_s;
   int64_t host_waits, wire_bytes, device_allocs;
 } mt_step_times;

@@ -35,7 +35,11 @@ mk_status mt_trainer_microbatch(mt_trainer *t, const int32_t *tokens, const int3
   MK_CHECK(t->ctx, t->running < t->microbatches, MK_ERR_ARG, "step %lld takes %lld microbatches", (long long)t->step,
            (long long)t->microbatches);
   MK_TRY(t->ctx, upload(t, tokens, labels));
-  mt_pass pass = {.stream = t->compute, .train = true, .first = t->running == 0, .unit_done = unit_done, .user = t,
+  mt_pass pass = {.stream = t->compute,
+                  .train = true,
+                  .first = t->running == 0,
+                  .unit_done = unit_done,
+                  .user = t,
                   .first_token = mt_data_first_token(&t->cfg, plan->dp_rank, t->running),
                   .microbatches = t->microbatches * plan->dp};
   MK_TRY(t->ctx, mt_model_run(t->model, &pass));
@@ -67,8 +71,9 @@ static mk_status send_log(mt_trainer *t) {
   mt_log_slot *slot = &t->slot[t->step % MT_LOG_SLOTS];
   mk_tensor none = {0};
   mk_tensor counts = m->moe_layers > 0 ? m->step_counts : none;
-  MK_TRY(t->ctx, mk_step_record(t->compute, &(mk_step_record_args){.state = m->state, .sums = m->sums, .counts = counts,
-                                                                   .log = t->optim.log}));
+  MK_TRY(t->ctx,
+         mk_step_record(t->compute, &(mk_step_record_args){
+                                        .state = m->state, .sums = m->sums, .counts = counts, .log = t->optim.log}));
   MK_TRY(t->ctx, mk_copy_d2h(t->compute, &slot->log, &t->optim.log));
   MK_TRY(t->ctx, mk_copy_d2h(t->compute, slot->times, &t->optim.times));
   return mk_event_record(slot->end, t->compute);

@@ -6,8 +6,12 @@
 
 static mk_status create_device(mt_trainer *t) {
   const mt_config *c = &t->cfg;
-  mk_device_config config = {.name = c->device, .threads = (int)c->threads, .kernel = c->kernel, .guard = c->guard,
-                             .budget_bytes = (size_t)(c->memory_budget_mib * 0x1p20), .profile = c->profile,
+  mk_device_config config = {.name = c->device,
+                             .threads = (int)c->threads,
+                             .kernel = c->kernel,
+                             .guard = c->guard,
+                             .budget_bytes = (size_t)(c->memory_budget_mib * 0x1p20),
+                             .profile = c->profile,
                              .seed = (uint64_t)c->seed};
   MK_TRY(t->ctx, mk_device_create(t->ctx, &config, &t->dev));
   MK_TRY(t->ctx, mk_stream_create(t->dev, "compute", &t->compute));
@@ -99,6 +103,7 @@ int64_t mt_trainer_wire_bytes(const mt_trainer *t) {
   const mt_mesh *m = t->mesh;
   mt_comm *const all[] = {m->world, m->dense, m->expert, m->ep, m->pp, m->pp_back};
   int64_t bytes = 0;
-  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) bytes += all[i] != NULL ? all[i]->payload_bytes : 0;
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+    bytes += all[i] != NULL ? all[i]->payload_bytes : 0;
   return bytes;
 }

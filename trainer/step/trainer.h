@@ -15,8 +15,8 @@ enum { MT_LOG_SLOTS = 4 };
 typedef struct mt_log_slot {
   mk_event *start, *end; /* recorded at the step's begin and end */
   mk_step_log log;
-  double comm_s;         /* time of this step that the compute stream spent in communication; 0 where unknown */
-  double *times;      /* [2 * dp] time and compute time of every data-parallel rank, of the step two before */
+  double comm_s; /* time of this step that the compute stream spent in communication; 0 where unknown */
+  double *times; /* [2 * dp] time and compute time of every data-parallel rank, of the step two before */
 } mt_log_slot;
 
 typedef struct mt_trainer {
@@ -30,10 +30,10 @@ typedef struct mt_trainer {
   mt_sharding *sharding;
   mt_optim optim;
   mt_memory_plan memory;
-  int64_t microbatches;      /* of this rank and step */
-  int64_t step;              /* steps begun */
-  int64_t running;           /* microbatch of the running step */
-  int32_t *ids, *labels;     /* host ring, 2 * microbatches * T: valid until the stream has passed */
+  int64_t microbatches;  /* of this rank and step */
+  int64_t step;          /* steps begun */
+  int64_t running;       /* microbatch of the running step */
+  int32_t *ids, *labels; /* host ring, 2 * microbatches * T: valid until the stream has passed */
   mt_log_slot slot[MT_LOG_SLOTS];
 } mt_trainer;
 
@@ -62,13 +62,13 @@ mk_status mt_trainer_time_read(mt_trainer *t, int64_t step, double own[2]);
 /* Waits for the last finished step and copies its log (tests). */
 mk_status mt_trainer_log_read(mt_trainer *t, mk_step_log *out);
 
-/* Forward pass without gradients on tokens and labels [T] (host); leaves no trace in the training state. Adds the sum of
- * cross-entropy and the number of labels of this rank. logits: host [T,V] in the compute dtype, or NULL. */
+/* Forward pass without gradients on tokens and labels [T] (host); leaves no trace in the training state. Adds the sum
+ * of cross-entropy and the number of labels of this rank. logits: host [T,V] in the compute dtype, or NULL. */
 mk_status mt_trainer_evaluate(mt_trainer *t, const int32_t *tokens, const int32_t *labels, double *ce_sum,
                               double *label_count, void *logits);
 
-/* Values of a local parameter by canonical name, in FP64 on the host. Compute copy and gradient have param->count values
- * in local order; main, m, v the own shard's. write: only MT_VALUE_WEIGHT, sets compute copy and main. */
+/* Values of a local parameter by canonical name, in FP64 on the host. Compute copy and gradient have param->count
+ * values in local order; main, m, v the own shard's. write: only MT_VALUE_WEIGHT, sets compute copy and main. */
 typedef enum mt_value { MT_VALUE_WEIGHT, MT_VALUE_GRADIENT, MT_VALUE_MAIN, MT_VALUE_M, MT_VALUE_V } mt_value;
 mk_status mt_trainer_read(mt_trainer *t, const char *name, mt_value which, double *out);
 mk_status mt_trainer_write(mt_trainer *t, const char *name, const double *values);

@@ -6,20 +6,32 @@
 
 static double value_at(const void *data, mk_dtype dtype, int64_t i) {
   switch (dtype) {
-    case MK_F32: return ((const float *)data)[i];
-    case MK_BF16: return mk_bf16_to_f32(((const mk_bf16 *)data)[i]);
-    case MK_F64: return ((const double *)data)[i];
-    case MK_I32: return ((const int32_t *)data)[i];
-    case MK_I64: return (double)((const int64_t *)data)[i];
-    default: return ((const uint8_t *)data)[i];
+    case MK_F32:
+      return ((const float *)data)[i];
+    case MK_BF16:
+      return mk_bf16_to_f32(((const mk_bf16 *)data)[i]);
+    case MK_F64:
+      return ((const double *)data)[i];
+    case MK_I32:
+      return ((const int32_t *)data)[i];
+    case MK_I64:
+      return (double)((const int64_t *)data)[i];
+    default:
+      return ((const uint8_t *)data)[i];
   }
 }
 
 static void value_put(void *data, mk_dtype dtype, int64_t i, double value) {
   switch (dtype) {
-    case MK_F32: ((float *)data)[i] = (float)value; break;
-    case MK_BF16: ((mk_bf16 *)data)[i] = mk_f32_to_bf16((float)value); break;
-    default: ((double *)data)[i] = value; break;
+    case MK_F32:
+      ((float *)data)[i] = (float)value;
+      break;
+    case MK_BF16:
+      ((mk_bf16 *)data)[i] = mk_f32_to_bf16((float)value);
+      break;
+    default:
+      ((double *)data)[i] = value;
+      break;
   }
 }
 
@@ -33,7 +45,8 @@ mk_status mt_trainer_tensor_read(mt_trainer *t, const mk_tensor *tensor, double 
   MK_TRY_GOTO(ctx, mk_stream_sync(t->comm, false), out);
   MK_TRY_GOTO(ctx, mk_copy_d2h(t->compute, raw, tensor), out);
   MK_TRY_GOTO(ctx, mk_stream_sync(t->compute, false), out);
-  for (int64_t i = 0; i < count; i++) out[i] = value_at(raw, tensor->dtype, i);
+  for (int64_t i = 0; i < count; i++)
+    out[i] = value_at(raw, tensor->dtype, i);
 out:
   mk_heap_free(ctx, raw);
   return st;
@@ -60,7 +73,8 @@ static mk_status upload(mt_trainer *t, const mk_tensor *tensor, const double *va
   mk_status st = MK_OK;
   void *raw = NULL;
   MK_TRY_GOTO(ctx, mk_heap_alloc(ctx, mk_tensor_bytes(tensor), &raw), out);
-  for (int64_t i = 0; i < mk_tensor_count(tensor); i++) value_put(raw, tensor->dtype, i, values[i]);
+  for (int64_t i = 0; i < mk_tensor_count(tensor); i++)
+    value_put(raw, tensor->dtype, i, values[i]);
   MK_TRY_GOTO(ctx, mk_copy_h2d(t->compute, tensor, raw), out);
   MK_TRY_GOTO(ctx, mk_stream_sync(t->compute, false), out);
 out:
@@ -83,7 +97,8 @@ mk_status mt_trainer_write_range(mt_trainer *t, const mt_param *p, int64_t first
   int64_t from = begin > p->shard_first ? begin : p->shard_first;
   int64_t end = p->shard_first + p->shard_count < begin + count ? p->shard_first + p->shard_count : begin + count;
   MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)count, sizeof *wide, &wide), out);
-  for (int64_t i = 0; i < count; i++) wide[i] = values[i];
+  for (int64_t i = 0; i < count; i++)
+    wide[i] = values[i];
   mk_tensor w = mk_tensor_slice(&p->w, begin, count);
   MK_TRY_GOTO(ctx, upload(t, &w, wide), out);
   if (from < end) {
@@ -105,7 +120,9 @@ mk_status mt_trainer_evaluate(mt_trainer *t, const int32_t *tokens, const int32_
   mk_context *ctx = t->ctx;
   mt_model *m = t->model;
   double sums[MK_SUM_COUNT];
-  mt_pass pass = {.stream = t->compute, .logits_out = logits, .microbatches = 1,
+  mt_pass pass = {.stream = t->compute,
+                  .logits_out = logits,
+                  .microbatches = 1,
                   .first_token = mt_data_first_token(&t->cfg, t->mesh->plan.dp_rank, 0)};
   MK_TRY(ctx, mk_copy_h2d(t->compute, &m->ids, tokens));
   MK_TRY(ctx, mk_copy_h2d(t->compute, &m->labels, labels));

@@ -7,8 +7,7 @@
 /* Loads a file or folder in any layout that weights.h knows; every rank reads what it owns. */
 mk_status mt_weights_load(mt_trainer *t, const char *path);
 
-/* Writes the compute copies (FP32 runs: the parameters themselves; BF16 runs: rounded) into a folder; rank 0 writes,
- * owners of other experts send theirs. */
+/* Writes the FP32 main parameters into a folder, wherever their shards live; rank 0 writes. */
 mk_status mt_weights_save(mt_trainer *t, const char *folder);
 
 #endif
