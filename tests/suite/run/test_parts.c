@@ -53,11 +53,17 @@ START_TEST(the_shuffle_is_fair) {
 }
 END_TEST
 
+static mk_context peer_ctx;
+
 static mk_status peer(const char *text, ms_records **r, ms_peer_facts *facts) {
-  static mk_context ctx;
-  ctx = (mk_context){0};
-  ck_assert_int_eq(ms_records_create(&ctx, r), MK_OK);
-  return ms_peer_read(&ctx, text, *r, facts);
+  peer_ctx = (mk_context){0};
+  ck_assert_int_eq(ms_records_create(&peer_ctx, r), MK_OK);
+  return ms_peer_read(&peer_ctx, text, *r, facts);
+}
+
+static void peer_end(ms_records *r) {
+  ms_records_destroy(&peer_ctx, r);
+  ck_assert_int_eq(peer_ctx.heap_live, 0);
 }
 
 START_TEST(a_peer_line_becomes_records) {
@@ -79,6 +85,7 @@ START_TEST(a_peer_line_becomes_records) {
   ck_assert_str_eq(r->isa, "avx2 avx512f");
   ck_assert_str_eq(r->end_status, "ok");
   ck_assert(facts.warmup_steps == 2 && facts.precision == MT_BF16 && !facts.not_installed);
+  peer_end(r);
 }
 END_TEST
 
@@ -93,8 +100,10 @@ START_TEST(a_peer_that_is_not_installed_is_unsupported) {
   ck_assert(facts.not_installed);
   ck_assert_str_eq(r->end_status, "unsupported");
   ck_assert_ptr_nonnull(strstr(r->end_message, "setup.sh"));
+  peer_end(r);
   ck_assert_int_eq(peer("{\"status\":\"failed\",\"dtype\":\"fp32\",\"reason\":\"ImportError\"}", &r, &facts), MK_OK);
   ck_assert_str_eq(r->end_status, "crash");
+  peer_end(r);
 }
 END_TEST
 
@@ -105,6 +114,7 @@ START_TEST(a_peer_without_a_line_is_refused) {
     ms_records *r = NULL;
     ms_peer_facts facts;
     ck_assert_msg(peer(BAD[i], &r, &facts) == MK_ERR_FORMAT, "accepted: %s", BAD[i]);
+    peer_end(r);
   }
 }
 END_TEST
