@@ -24,7 +24,8 @@ typedef struct ms_settings {
   int count;
 } ms_settings;
 
-typedef enum ms_factor_type { MS_FACTOR_INT, MS_FACTOR_LEVEL } ms_factor_type;
+/* MS_FACTOR_BROKEN only while a file with that fault is being checked. */
+typedef enum ms_factor_type { MS_FACTOR_INT, MS_FACTOR_LEVEL, MS_FACTOR_BROKEN } ms_factor_type;
 
 typedef struct ms_factor {
   char name[MS_NAME_BYTES];

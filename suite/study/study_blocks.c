@@ -57,6 +57,7 @@ void ms_read_factors(ms_reader *reader, const ms_node *node, void *out) {
     if (child->bad || !read_key_name(reader, child, "factor", factor->name)) continue;
     ms_schema_read(reader, child, child->key, fields, 1, &words);
     factor->type = strcmp(words.type, "int") == 0 ? MS_FACTOR_INT : MS_FACTOR_LEVEL;
+    if (words.type[0] == '\0') factor->type = MS_FACTOR_BROKEN;
     factor->place = child->key_place;
     study->n_factors += 1;
   }

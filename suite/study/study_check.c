@@ -111,6 +111,7 @@ static void check_comparison(ms_reader *reader, const ms_study *study, const ms_
   }
   double number = 0;
   bool is_int = study->factors[factor].type == MS_FACTOR_INT;
+  if (study->factors[factor].type == MS_FACTOR_BROKEN) return;
   if (is_int && !mk_text_number(c->side.level, true, &number)) {
     ms_fault(reader, place, "factor '%s' is of type int, but '%s' is no whole number", c->side.factor, c->side.level);
   } else if (!is_int && c->order != MS_EQ && c->order != MS_NE) {

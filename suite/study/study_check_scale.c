@@ -34,6 +34,7 @@ static void check_level_names(ms_reader *reader, const ms_study *study, const ms
         ms_nearest(levels->level[i], study->levels[j].name, &best, &distance);
       }
     }
+    if (distance < 0) return; /* define says nothing about the factor: reported there */
     ms_fault(reader, levels->level_place[i], "level '%s' of factor '%s' is not defined; the nearest is '%s'",
              levels->level[i], levels->factor, best);
   }
@@ -47,7 +48,7 @@ static void check_levels(ms_reader *reader, const ms_study *study, const ms_scal
       ms_fault_factor(reader, study, levels->place, levels->factor);
     } else if (study->factors[factor].type == MS_FACTOR_INT) {
       check_int_levels(reader, levels);
-    } else {
+    } else if (study->factors[factor].type == MS_FACTOR_LEVEL) {
       check_level_names(reader, study, levels);
     }
   }
