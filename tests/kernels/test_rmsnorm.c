@@ -56,7 +56,7 @@ static mk_status launch_bwd(test_bench *b, const conf_point *p) {
   return mk_rmsnorm_bwd(b->stream, &a);
 }
 
-/* The widest row does not fit a thread's partial sums (MK_PARTIAL_MAX). */
+/* The widest row does not fit a thread's partial sums (MK_PARTIAL_FLOATS). */
 #define SHAPES {{0, 8}, {1, 1}, {1, 67}, {5, 33}, {67, 512}, {65, 129}, {3, 16400}}, .n_shapes = 7
 
 /* The bound on FP32 allows a sum of 16,400 squares in index order, as a build without vectorisation takes it. */

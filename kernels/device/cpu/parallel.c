@@ -1,5 +1,5 @@
-/* OpenMP loops over pieces of fixed size. Ordered sums: piece i adds to the total after piece i-1 has, which costs one
- * pass over `width` floats a piece; with static,1 scheduling the turns come round in step with the work. */
+/* OpenMP loops over pieces whose size follows from the problem alone. Sums: each piece has its own partial, and the
+ * calling thread adds them in the order of the pieces after the loop, so that no thread waits for another inside it. */
 #include "kernels/device/cpu/parallel.h"
 
 #include <string.h>
@@ -17,29 +17,24 @@ void mk_cpu_ranges(int64_t n, int64_t grain, mk_range_fn fn, const void *args) {
     fn(args, i * grain, min(grain, n - i * grain));
 }
 
-static void add_to(float *total, const float *partial, int64_t width) {
-#pragma omp simd
-  for (int64_t i = 0; i < width; i++)
-    total[i] += partial[i];
-}
-
 void mk_cpu_ranges_sum(int64_t n, int64_t grain, int64_t width, mk_partial_fn fn, const void *args, float *total) {
-  int64_t pieces = (n + grain - 1) / grain;
-  if (width > MK_PARTIAL_MAX) {
-    for (int64_t i = 0; i < pieces; i++)
-      fn(args, i * grain, min(grain, n - i * grain), total);
+  float partial[MK_PARTIAL_FLOATS] __attribute__((aligned(64))); /* only what the pieces use is ever touched */
+  int64_t most = min(MK_SUM_PIECES, width > 0 ? MK_PARTIAL_FLOATS / width : 1);
+  if (most < 2) {
+    for (int64_t i = 0; i < n; i += grain)
+      fn(args, i, min(grain, n - i), total);
     return;
   }
-#pragma omp parallel if (pieces > 1)
-  {
-    float partial[MK_PARTIAL_MAX] __attribute__((aligned(64)));
-#pragma omp for schedule(static, 1) ordered
-    for (int64_t i = 0; i < pieces; i++) {
-      memset(partial, 0, (size_t)width * sizeof *partial);
-      fn(args, i * grain, min(grain, n - i * grain), partial);
-#pragma omp ordered
-      add_to(total, partial, width);
-    }
+  if (n > grain * most) grain = (n + most - 1) / most;
+  int64_t pieces = (n + grain - 1) / grain;
+  memset(partial, 0, (size_t)(pieces * width) * sizeof *partial);
+#pragma omp parallel for schedule(static) if (pieces > 1)
+  for (int64_t i = 0; i < pieces; i++)
+    fn(args, i * grain, min(grain, n - i * grain), partial + i * width);
+  for (int64_t i = 0; i < pieces; i++) {
+#pragma omp simd
+    for (int64_t c = 0; c < width; c++)
+      total[c] += partial[i * width + c];
   }
 }
 
