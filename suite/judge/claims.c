@@ -120,8 +120,7 @@ static void word_set(evaluation *e, bool exists) {
       ms_claim_word(exists ? r->lo : r->value, exists ? r->hi : r->value, r->accept->op, r->accept->value);
   bool low_n = !exists && !is_simulated(e);
   snprintf(r->verdict, sizeof r->verdict, "%s%s", word, low_n ? " (low_n)" : "");
-  if (low_n)
-    snprintf(r->reason, sizeof r->reason, "%d launches a side: the value alone decides, without an interval", r->n);
+  if (low_n) snprintf(r->reason, sizeof r->reason, "n = %d a side: the value alone decides, without an interval", r->n);
 }
 
 static mk_status claim_evaluate(mk_context *ctx, const ms_judgement *j, ms_claim_result *r) {

@@ -56,7 +56,7 @@ void ms_text_table(ms_text *t, const ms_csv *table) {
 void ms_pretty(double value, char *out, size_t bytes) {
   out[0] = '\0';
   if (isnan(value)) return;
-  snprintf(out, bytes, fabs(value) >= 1e4 && fabs(value) < 1e15 ? "%.0f" : "%.4g", value);
+  snprintf(out, bytes, fabs(value) >= 9999.5 && fabs(value) < 1e15 ? "%.0f" : "%.4g", value);
 }
 
 void ms_pretty_interval(double value, double lo, double hi, char *out, size_t bytes) {

@@ -47,6 +47,7 @@ static void note_make(const ms_report *r, int64_t row, int64_t ratio, char *out,
   if (strstr(label, "low_n") != NULL) label += low_n ? strlen("low_n") : 0;
   while (*label == ',' || *label == ' ')
     label++;
+  if (strncmp(label, "no ratio", 8) == 0 && reason[0] != '\0') label = ""; /* the reason says why */
   if (label[0] != '\0') used += (size_t)snprintf(out + used, bytes - used, "%s%s", used > 0 ? ", " : "", label);
   if (outliers > 0)
     used += (size_t)snprintf(out + used, bytes - used, "%s%.0f outlier", used > 0 ? ", " : "", outliers);

@@ -41,7 +41,7 @@ static void case_skip(ms_runner *r, const ms_launch *cause) {
   }
   r->progress.done += skipped;
   if (skipped > 0 && !r->options->quiet) {
-    mk_log(r->ctx, "%s: its %d other launches are left out", r->run->plan->cases[cause->case_index].name, skipped);
+    mk_log(r->ctx, "%s: %d further launches of it are left out", r->run->plan->cases[cause->case_index].name, skipped);
   }
 }
 

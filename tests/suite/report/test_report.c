@@ -128,6 +128,8 @@ START_TEST(numbers_for_people) {
   char text[64];
   ms_pretty(52000, text, sizeof text);
   ck_assert_str_eq(text, "52000");
+  ms_pretty(9999.999, text, sizeof text);
+  ck_assert_str_eq(text, "10000");
   ms_pretty(0.012345, text, sizeof text);
   ck_assert_str_eq(text, "0.01235");
   ms_pretty(NAN, text, sizeof text);
