@@ -5,50 +5,17 @@
 #include <oneapi/dnnl/dnnl.h>
 
 #include "kernels/device/cpu/gemm_parts.h"
-#include "kernels/device/cpu/vector.h"
 
 enum {
-  STEP_A = 1024, /* columns of a widened at once, with weights in FP32 */
-  STEP_B = 256,  /* when the weights are widened as well */
+  STEP_A = 1024,       /* columns of a widened at once, with weights in FP32 */
+  STEP_B = 256,        /* when the weights are copied as well */
+  PAD = 16,            /* floats between rows, so that a column does not fall into one set of the first-level cache */
+  TRANSPOSE_ROWS = 32, /* from here on a transposed copy of the weights pays in fwd */
 };
 
 bool mk_cpu_sgemm(char trans_a, char trans_b, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
                   const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
   return dnnl_sgemm(trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc) == dnnl_success;
-}
-
-MK_VECTOR static void widen(const mk_bf16 *restrict src, float *restrict dst, int64_t n) {
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++)
-    dst[i] = mk_bf16_to_f32(src[i]);
-}
-
-MK_VECTOR static void narrow(const float *restrict src, mk_bf16 *restrict dst, int64_t n) {
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++)
-    dst[i] = mk_f32_to_bf16(src[i]);
-}
-
-void mk_cpu_rows_load(const void *src, mk_dtype dtype, int64_t ld, int64_t rows, int64_t cols, float *dst,
-                      int64_t dst_ld) {
-  for (int64_t r = 0; r < rows; r++) {
-    if (dtype == MK_BF16) {
-      widen((const mk_bf16 *)src + r * ld, dst + r * dst_ld, cols);
-    } else {
-      memcpy(dst + r * dst_ld, (const float *)src + r * ld, (size_t)cols * sizeof *dst);
-    }
-  }
-}
-
-void mk_cpu_rows_store(const float *src, int64_t src_ld, int64_t rows, int64_t cols, void *dst, mk_dtype dtype,
-                       int64_t ld) {
-  for (int64_t r = 0; r < rows; r++) {
-    if (dtype == MK_BF16) {
-      narrow(src + r * src_ld, (mk_bf16 *)dst + r * ld, cols);
-    } else {
-      memcpy((float *)dst + r * ld, src + r * src_ld, (size_t)cols * sizeof *src);
-    }
-  }
 }
 
 typedef struct block {
@@ -109,6 +76,11 @@ static bool reduce_step(const mk_gemm_call *call, const mk_tensor *w, const mk_g
   block a = take(&call->a, mk_gemm_row_offset(task->row, at, whole), whole, task->rows, len, &scratch);
   if (call->kind == MK_GEMM_FWD) {
     int64_t offset = mk_gemm_weight_offset(task->group, call->n, call->k, task->col, at);
+    if (task->rows >= TRANSPOSE_ROWS) {
+      int64_t ldb = task->cols + PAD;
+      mk_gemm_transpose(mk_gemm_at(w, offset), w->dtype, call->k, task->cols, len, scratch, ldb);
+      return mk_cpu_sgemm('N', 'N', task->rows, task->cols, len, 1, a.data, a.ld, scratch, ldb, beta, acc, ld);
+    }
     block b = take(w, offset, call->k, task->cols, len, &scratch);
     return mk_cpu_sgemm('N', 'T', task->rows, task->cols, len, 1, a.data, a.ld, b.data, b.ld, beta, acc, ld);
   }
@@ -124,7 +96,7 @@ bool mk_gemm_float_tile(const mk_gemm_plan *plan, const mk_gemm_task *task, floa
   int64_t out = mk_gemm_out_cols(call), whole = mk_gemm_reduction(call), step = whole;
   int64_t c_offset = mk_gemm_row_offset(task->row, task->col, out);
   if (call->a.dtype != MK_F32) step = STEP_A;
-  if (w.dtype != MK_F32) step = STEP_B;
+  if (w.dtype != MK_F32 || (call->kind == MK_GEMM_FWD && task->rows >= TRANSPOSE_ROWS)) step = STEP_B;
   float *acc = call->c.dtype == MK_F32 ? mk_gemm_at(&call->c, c_offset) : scratch;
   int64_t ld = call->c.dtype == MK_F32 ? out : task->cols;
   bool add = mk_tensor_present(&call->add);

@@ -57,6 +57,10 @@ static inline void *mk_gemm_at(const mk_tensor *t, int64_t index) {
 /* Clears the output tile of a wgrad task. */
 void mk_gemm_wgrad_clear(const mk_gemm_call *call, const mk_gemm_task *task);
 
+/* rows x cols elements of a matrix with `ld` elements a row to dst[cols, rows] with dst_ld. */
+void mk_gemm_transpose(const void *src, mk_dtype dtype, int64_t ld, int64_t rows, int64_t cols, float *dst,
+                       int64_t dst_ld);
+
 /* One task, on the calling thread. False on failure of oneDNN. */
 bool mk_gemm_float_tile(const mk_gemm_plan *plan, const mk_gemm_task *task, float *scratch);
 

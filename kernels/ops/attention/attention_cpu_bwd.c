@@ -16,26 +16,20 @@ typedef struct backward {
   float scale;
 } backward;
 
-/* One thread's state: scratch blocks, and the sums of the task at hand. */
+/* One thread's scratch, and the sums of the task at hand. */
 typedef struct slab {
-  float *p, *ds;          /* [queries, keys] */
-  float *k, *v;           /* [keys, hd] */
-  float *q, *d_o, *o;     /* [queries, hd]; widened */
-  float *dq;              /* [queries, hd] */
-  float *delta;           /* [queries] */
-  float *dk, *dv;         /* [S, hd] with sum_ld floats a row */
-  int64_t sum_ld, loaded; /* loaded: first key of the block in k and v; -1: none */
+  float *p, *ds;      /* [rows, keys] with rows = heads * queries */
+  float *k, *v;       /* [keys, hd] */
+  float *q, *d_o, *o; /* [rows, hd] */
+  float *dq;          /* [rows, hd] */
+  float *delta, *lse; /* [rows] */
+  float *dk, *dv;     /* [S, hd] with sum_ld floats a row */
+  int64_t sum_ld;
+  int64_t loaded; /* first key of the block in k and v; -1: none */
 } slab;
 
-/* A query block of one head: its place and its blocks. */
-typedef struct queries {
-  int64_t first, query, rows, head; /* first token of the sequence; query counts inside it */
-  mk_attn_view q, d_o;
-  const float *lse;
-} queries;
-
 static slab slab_make(const backward *b, float *scratch) {
-  int64_t hd = b->a->shape.head_dim, rows = b->blocks.queries, keys = b->blocks.keys;
+  int64_t hd = b->a->shape.head_dim, rows = b->blocks.heads * b->blocks.queries, keys = b->blocks.keys;
   slab s = {.p = scratch, .loaded = -1};
   s.ds = s.p + rows * keys;
   s.k = s.ds + rows * keys;
@@ -45,41 +39,47 @@ static slab slab_make(const backward *b, float *scratch) {
   s.o = s.d_o + rows * hd;
   s.dq = s.o + rows * hd;
   s.delta = s.dq + rows * hd;
+  s.lse = s.delta + rows;
   return s;
 }
 
 /* p: scores become probabilities; ds: d_o v^T becomes the gradient of the scores before the scale. */
-MK_VECTOR static void gradient_rows(const slab *s, int64_t ld, const queries *b, int64_t key, int64_t n, float scale) {
-  for (int64_t i = 0; i < b->rows; i++) {
-    float *p = s->p + i * ld, *ds = s->ds + i * ld, lse = b->lse[i], delta = s->delta[i];
-    int64_t visible = mk_attn_visible(b->query + i, key, n);
+MK_VECTOR static void gradient_rows(const slab *s, int64_t ld, const mk_attn_stack *stack, int64_t key, int64_t n,
+                                    float scale) {
+  for (int64_t i = 0; i < stack->heads * stack->queries; i++) {
+    float *p = s->p + i * ld, *ds = s->ds + i * ld, lse = s->lse[i], delta = s->delta[i];
+    int64_t visible = mk_attn_visible(stack->query + i % stack->queries, key, n), padded = mk_attn_padded(visible);
+    for (int64_t j = visible; j < padded; j++) {
+      p[j] = -INFINITY;
+      ds[j] = 0;
+    }
 #pragma omp simd
-    for (int64_t j = 0; j < visible; j++) {
+    for (int64_t j = 0; j < padded; j++) {
       p[j] = mk_expf(p[j] - lse);
       ds[j] = p[j] * (ds[j] - delta) * scale;
     }
-    for (int64_t j = visible; j < n; j++) {
+    for (int64_t j = padded; j < n; j++) {
       p[j] = 0;
       ds[j] = 0;
     }
   }
 }
 
-MK_VECTOR static void dot_rows(mk_attn_view a, mk_attn_view b, int64_t rows, int64_t hd, float *out) {
+MK_VECTOR static void dot_rows(const float *a, const float *b, int64_t rows, int64_t hd, float *out) {
   for (int64_t i = 0; i < rows; i++) {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t d = 0; d < hd; d++)
-      sum += a.data[i * a.ld + d] * b.data[i * b.ld + d];
+      sum += a[i * hd + d] * b[i * hd + d];
     out[i] = sum;
   }
 }
 
-/* One key block against one query block. */
-static bool key_block(const backward *b, slab *s, const queries *block, int64_t kv, int64_t key, int64_t n) {
+/* One key block against the stack. */
+static bool key_block(const backward *b, slab *s, const mk_attn_stack *stack, int64_t key, int64_t n) {
   const mk_attention_bwd_args *a = b->a;
-  int64_t hd = a->shape.head_dim, ld = b->blocks.keys, rows = block->rows;
-  int64_t k_at = mk_attn_at(&a->qkv, block->first + key, a->shape.heads + kv, hd);
+  int64_t hd = a->shape.head_dim, ld = b->blocks.keys, rows = stack->heads * stack->queries;
+  int64_t k_at = mk_attn_at(&a->qkv, stack->first + key, a->shape.heads + stack->kv, hd);
   mk_attn_view k = {.data = s->k, .ld = hd}, v = {.data = s->v, .ld = hd};
   if (s->loaded != key) {
     int64_t all = mk_attn_min(b->blocks.keys, a->shape.seq_len - key); /* later query blocks see more of it */
@@ -88,31 +88,39 @@ static bool key_block(const backward *b, slab *s, const queries *block, int64_t 
     if (a->qkv.dtype == MK_BF16) s->loaded = key;
   }
   float *dk = s->dk + key * s->sum_ld, *dv = s->dv + key * s->sum_ld, beta = key > 0 ? 1 : 0;
-  const mk_attn_view *q = &block->q, *d_o = &block->d_o;
-  if (!mk_cpu_sgemm('N', 'T', rows, n, hd, b->scale, q->data, q->ld, k.data, k.ld, 0, s->p, ld)) return false;
-  if (!mk_cpu_sgemm('N', 'T', rows, n, hd, 1, d_o->data, d_o->ld, v.data, v.ld, 0, s->ds, ld)) return false;
-  gradient_rows(s, ld, block, key, n, b->scale);
-  if (!mk_cpu_sgemm('T', 'N', n, hd, rows, 1, s->p, ld, d_o->data, d_o->ld, 1, dv, s->sum_ld)) return false;
-  if (!mk_cpu_sgemm('T', 'N', n, hd, rows, 1, s->ds, ld, q->data, q->ld, 1, dk, s->sum_ld)) return false;
+  if (!mk_cpu_sgemm('N', 'T', rows, n, hd, b->scale, s->q, hd, k.data, k.ld, 0, s->p, ld)) return false;
+  if (!mk_cpu_sgemm('N', 'T', rows, n, hd, 1, s->d_o, hd, v.data, v.ld, 0, s->ds, ld)) return false;
+  gradient_rows(s, ld, stack, key, n, b->scale);
+  if (!mk_cpu_sgemm('T', 'N', n, hd, rows, 1, s->p, ld, s->d_o, hd, 1, dv, s->sum_ld)) return false;
+  if (!mk_cpu_sgemm('T', 'N', n, hd, rows, 1, s->ds, ld, s->q, hd, 1, dk, s->sum_ld)) return false;
   return mk_cpu_sgemm('N', 'N', rows, hd, n, 1, s->ds, ld, k.data, k.ld, beta, s->dq, hd);
 }
 
-/* One query block of one head against its prefix. */
-static bool query_block(const backward *b, slab *s, int64_t first, int64_t query, int64_t head, int64_t kv) {
+static void load(const backward *b, const slab *s, const mk_attn_stack *stack) {
   const mk_attention_bwd_args *a = b->a;
-  int64_t hd = a->shape.head_dim, tokens = a->o.dim[0];
-  queries block = {.first = first, .query = query, .head = head};
-  block.rows = mk_attn_min(b->blocks.queries, a->shape.seq_len - query);
-  block.lse = (const float *)a->lse.data + head * tokens + first + query;
-  int64_t o_at = mk_attn_at(&a->o, first + query, head, hd), q_at = mk_attn_at(&a->qkv, first + query, head, hd);
-  block.q = mk_attn_take(&a->qkv, q_at, block.rows, hd, s->q);
-  block.d_o = mk_attn_take(&a->d_o, o_at, block.rows, hd, s->d_o);
-  dot_rows(block.d_o, mk_attn_take(&a->o, o_at, block.rows, hd, s->o), block.rows, hd, s->delta);
-  for (int64_t key = 0; key < query + block.rows; key += b->blocks.keys) {
-    int64_t n = mk_attn_min(b->blocks.keys, query + block.rows - key);
-    if (!key_block(b, s, &block, kv, key, n)) return false;
+  int64_t hd = a->shape.head_dim, n = stack->queries, token = stack->first + stack->query;
+  for (int64_t h = 0; h < stack->heads; h++) {
+    int64_t row = h * n, o_at = mk_attn_at(&a->o, token, stack->head + h, hd);
+    mk_attn_get(&a->qkv, mk_attn_at(&a->qkv, token, stack->head + h, hd), n, hd, s->q + row * hd);
+    mk_attn_get(&a->d_o, o_at, n, hd, s->d_o + row * hd);
+    mk_attn_get(&a->o, o_at, n, hd, s->o + row * hd);
+    memcpy(s->lse + row, (const float *)a->lse.data + (stack->head + h) * a->o.dim[0] + token,
+           (size_t)n * sizeof *s->lse);
   }
-  mk_attn_put(&a->dqkv, q_at, block.rows, hd, s->dq, hd);
+  dot_rows(s->d_o, s->o, stack->heads * n, hd, s->delta);
+}
+
+static bool run_stack(const backward *b, slab *s, const mk_attn_stack *stack) {
+  const mk_tensor *dqkv = &b->a->dqkv;
+  int64_t hd = b->a->shape.head_dim, n = stack->queries, end = stack->query + n;
+  load(b, s, stack);
+  for (int64_t key = 0; key < end; key += b->blocks.keys) {
+    if (!key_block(b, s, stack, key, mk_attn_min(b->blocks.keys, end - key))) return false;
+  }
+  for (int64_t h = 0; h < stack->heads; h++) {
+    int64_t at = mk_attn_at(dqkv, stack->first + stack->query, stack->head + h, hd);
+    mk_attn_put(dqkv, at, n, hd, s->dq + h * n * hd, hd);
+  }
   return true;
 }
 
@@ -141,16 +149,19 @@ static void sums_end(const backward *b, const slab *s, int64_t first, int64_t kv
 
 static bool run_task(const backward *b, int64_t index, float *scratch) {
   const mk_qk_shape *shape = &b->a->shape;
-  int64_t first = index / shape->kv_heads * shape->seq_len, kv = index % shape->kv_heads;
   int64_t group = shape->heads / shape->kv_heads;
+  mk_attn_stack stack = {.first = index / shape->kv_heads * shape->seq_len, .kv = index % shape->kv_heads};
   slab s = slab_make(b, scratch);
-  sums_begin(b, &s, first, kv);
-  for (int64_t head = kv * group; head < (kv + 1) * group; head++) {
-    for (int64_t query = 0; query < shape->seq_len; query += b->blocks.queries) {
-      if (!query_block(b, &s, first, query, head, kv)) return false;
+  sums_begin(b, &s, stack.first, stack.kv);
+  for (int64_t head = 0; head < group; head += b->blocks.heads) {
+    stack.head = stack.kv * group + head;
+    stack.heads = mk_attn_min(b->blocks.heads, group - head);
+    for (stack.query = 0; stack.query < shape->seq_len; stack.query += b->blocks.queries) {
+      stack.queries = mk_attn_min(b->blocks.queries, shape->seq_len - stack.query);
+      if (!run_stack(b, &s, &stack)) return false;
     }
   }
-  sums_end(b, &s, first, kv);
+  sums_end(b, &s, stack.first, stack.kv);
   return true;
 }
 
@@ -159,7 +170,7 @@ mk_status mk_attention_bwd_cpu(mk_stream *stream, const void *args) {
   mk_cpu_device *dev = mk_cpu_device_of(stream);
   MK_TRY(stream->dev->ctx, mk_attn_check(stream, MK_OP_attention_bwd, &a->qkv, &a->shape));
   const backward b = {
-      .a = a, .blocks = mk_attn_choose_blocks(a->shape.head_dim), .scale = 1.0f / sqrtf((float)a->shape.head_dim)};
+      .a = a, .blocks = mk_attn_choose_blocks(&a->shape), .scale = 1.0f / sqrtf((float)a->shape.head_dim)};
   int64_t tasks = a->o.dim[0] / a->shape.seq_len * a->shape.kv_heads;
   atomic_bool failed = false;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(dev->threads)
