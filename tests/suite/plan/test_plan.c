@@ -1,0 +1,365 @@
+/* Plans: product, exclusions, resolved configs, scaled budget, single-factor rule, prediction. Studies are written
+ * here. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "suite/plan/plan.h"
+#include "tests/support/check_main.h"
+#include "trainer/step/plan.h"
+
+static const char HEAD[] =
+    "schema: moemark/study/1\nid: t\ntitle: t\nsource: {cite: t, where: t}\n"
+    "factors:\n  experts: {type: int}\n  stack: {type: level}\n"
+    "define:\n  stack:\n    plain: {shard: dist_opt}\n    spread: {shard: dist_opt, ep: world}\n";
+static const char METRICS[] =
+    "metrics:\n  tok_s: {unit: token/s, better: higher}\nsanity:\n  - {check: loss_finite}\n"
+    "contrasts:\n  - {id: growth, factor: experts, base: 8, within: stack, metric: tok_s}\n";
+#define SMOKE \
+  "  smoke:\n    trainer: {model: tiny-moe, set: {ranks: 2, seq_len: 64, rank_tokens: 256, global_tokens: 1024, " \
+  "precision: fp32, capacity_factor: 0}}\n" \
+  "    factors: {experts: [8, 16, 32], stack: [plain, spread]}\n" \
+  "    measure: {warmup_steps: 3, steps: 5, launches: 1}\n"
+
+typedef struct fixture {
+  mk_context ctx;
+  ms_diagnostics diag;
+  ms_study *study;
+  ms_plan *plan;
+} fixture;
+
+/* Reads the study HEAD + scales + tail and plans `scale`; returns the status of the plan. */
+static mk_status make(fixture *f, const char *scales, const char *scale, const ms_settings *overrides,
+                      const ms_machine_rates *rates) {
+  char path[128];
+  *f = (fixture){0};
+  snprintf(path, sizeof path, "/tmp/moemark-plan-%ld.yaml", (long)getpid());
+  FILE *file = fopen(path, "w");
+  ck_assert_ptr_nonnull(file);
+  fprintf(file, "%sscales:\n%s%s", HEAD, scales, METRICS);
+  fclose(file);
+  mk_status st = ms_study_read(&f->ctx, path, &f->diag, &f->study);
+  for (int i = 0; i < f->diag.count; i++)
+    fprintf(stderr, "%s\n", f->diag.line[i]);
+  ck_assert_int_eq(st, MK_OK);
+  unlink(path);
+  return ms_plan_create(&f->ctx, f->study, scale, rates, overrides, &f->diag, &f->plan);
+}
+
+static void finish(fixture *f) {
+  ms_plan_destroy(&f->ctx, f->plan);
+  ms_study_destroy(&f->ctx, f->study);
+  ms_diagnostics_fini(&f->ctx, &f->diag);
+  ck_assert_int_eq(f->ctx.heap_live, 0);
+}
+
+START_TEST(test_product) {
+  fixture f;
+  ck_assert_int_eq(make(&f, SMOKE, "smoke", NULL, NULL), MK_OK);
+  ck_assert_int_eq(f.plan->n_cases, 6);
+  const ms_case *first = &f.plan->cases[0], *last = &f.plan->cases[5];
+  ck_assert_str_eq(first->name, "%experts=8 %stack=plain");
+  ck_assert_str_eq(last->name, "%experts=32 %stack=spread");
+  ck_assert_int_eq(first->config.experts, 8);
+  ck_assert_int_eq(first->config.ep, 1);
+  ck_assert_int_eq(last->config.experts, 32);
+  ck_assert_int_eq(last->config.ep, 2); /* world, resolved */
+  ck_assert_int_eq(last->config.warmup_steps, 3);
+  ck_assert_int_eq(last->config.steps, 5);
+  ck_assert_int_eq(last->config.d_model, 64); /* of the model file */
+  ck_assert_str_eq(last->config.model, "tiny-moe");
+  ck_assert(isnan(first->predicted_tok_s));
+  for (int i = 0; i < 6; i++) {
+    for (int j = 0; j < i; j++)
+      ck_assert_str_ne(f.plan->cases[i].hash, f.plan->cases[j].hash);
+  }
+  finish(&f);
+}
+END_TEST
+
+/* The planned bytes are the trainer's own. */
+START_TEST(test_planned_bytes) {
+  fixture f;
+  size_t bytes[MK_MEM_COUNT], total = 0;
+  ck_assert_int_eq(make(&f, SMOKE, "smoke", NULL, NULL), MK_OK);
+  const ms_case *c = &f.plan->cases[3];
+  ck_assert_int_eq(mt_plan_memory(&f.ctx, &c->config, bytes), MK_OK);
+  for (int i = 0; i < MK_MEM_COUNT; i++) {
+    ck_assert_uint_eq(bytes[i], c->planned_bytes[i]);
+    total += bytes[i];
+  }
+  ck_assert(total > 0 && total == c->planned_total_bytes);
+  finish(&f);
+}
+END_TEST
+
+START_TEST(test_exclude_and_expect) {
+  fixture f;
+  const char *scales = SMOKE
+      "    exclude: [{when: \"experts > 8 and experts <= 16 and stack != spread\", reason: r}]\n"
+      "    expect_fail: [{when: \"experts >= 32 and not stack == spread\", status: oom, reason: r}]\n";
+  ck_assert_int_eq(make(&f, scales, "smoke", NULL, NULL), MK_OK);
+  ck_assert_int_eq(f.plan->n_cases, 5);
+  int expected = 0;
+  for (int i = 0; i < 5; i++) {
+    ck_assert_str_ne(f.plan->cases[i].name, "%experts=16 %stack=plain");
+    bool is_expected = strcmp(f.plan->cases[i].name, "%experts=32 %stack=plain") == 0;
+    ck_assert_msg((f.plan->cases[i].expect != NULL) == is_expected, "%s", f.plan->cases[i].name);
+    expected += is_expected;
+  }
+  ck_assert_int_eq(expected, 1);
+  finish(&f);
+}
+END_TEST
+
+static void check_refused(const char *scales, const char *text) {
+  fixture f;
+  ck_assert_int_eq(make(&f, scales, "smoke", NULL, NULL), MK_ERR_CONFIG);
+  ck_assert_ptr_null(f.plan);
+  ck_assert_msg(f.diag.count >= 1 && strstr(f.diag.line[0], text) != NULL, "got %s",
+                f.diag.count > 0 ? f.diag.line[0] : f.ctx.error.message);
+  finish(&f);
+}
+
+START_TEST(test_refusals) {
+  check_refused(SMOKE "    exclude: [{when: \"experts == 64\", reason: r}]\n",
+                "no case of scale 'smoke' is excluded by this");
+  check_refused(SMOKE "    expect_fail: [{when: \"experts > 32\", status: oom, reason: r}]\n", "meets this condition");
+  check_refused(
+      "  smoke:\n    trainer: {model: tiny-moe, set: {ranks: 2, seq_len: 64, rank_tokens: 256, global_tokens: 700}}\n"
+      "    factors: {experts: [8], stack: [plain]}\n    measure: {warmup_steps: 0, steps: 1, launches: 1}\n",
+      "global_tokens: 700 is not a multiple of rank_tokens");
+  check_refused(
+      "  smoke:\n    trainer: {model: tiny-moe, set: {ranks: 2, seq_len: 64, rank_tokens: 256, global_tokens: 512}}\n"
+      "    factors: {experts: [8, 9], stack: [spread]}\n    measure: {warmup_steps: 0, steps: 1, launches: 1}\n",
+      "ep: 2 does not divide experts 9");
+}
+END_TEST
+
+START_TEST(test_overrides) {
+  fixture f;
+  ms_setting lr = {.key = "lr", .value = "0.5"}, experts = {.key = "experts", .value = "4"},
+             ep = {.key = "ep", .value = "1"};
+  ck_assert_int_eq(make(&f, SMOKE, "smoke", &(ms_settings){&lr, 1}, NULL), MK_OK);
+  ck_assert(f.plan->cases[4].config.lr == 0.5);
+  finish(&f);
+  ck_assert_int_eq(make(&f, SMOKE, "smoke", &(ms_settings){&experts, 1}, NULL), MK_ERR_CONFIG);
+  ck_assert_ptr_nonnull(strstr(f.ctx.error.message, "factor 'experts' of study 't' sets this key"));
+  finish(&f);
+  ck_assert_int_eq(make(&f, SMOKE, "smoke", &(ms_settings){&ep, 1}, NULL), MK_ERR_CONFIG);
+  finish(&f);
+}
+END_TEST
+
+/* What this build cannot run is a property of the case. */
+START_TEST(test_unsupported) {
+  fixture f;
+  ms_setting mxfp8 = {.key = "precision", .value = "mxfp8"};
+  ck_assert_int_eq(make(&f, SMOKE, "smoke", &(ms_settings){&mxfp8, 1}, NULL), MK_OK);
+  ck_assert_ptr_nonnull(strstr(f.plan->cases[0].unsupported, "mxfp8"));
+  ck_assert_int_eq(f.ctx.error.status, MK_OK);
+  finish(&f);
+}
+END_TEST
+
+#define LOCAL(experts) \
+  "  local:\n    trainer: {model: tiny-moe, set: {ranks: 4, seq_len: 64, rank_tokens: 64, global_tokens: 1024, " \
+  "capacity_factor: 0, memory_budget: scaled}}\n" \
+  "    memory_reference: {experts: 32, stack: spread}\n" \
+  "    factors: {experts: " experts \
+  ", stack: [plain, spread]}\n" \
+  "    measure: {warmup_steps: 0, steps: 1, launches: 1}\n"
+static const char PUBLISHED[] =
+    "  published:\n    trainer: {model: olmo3-8l, set: {ranks: 8, seq_len: 8192, rank_tokens: 16384, "
+    "global_tokens: 4194304, ep_transport: rowwise, precision: bf16}}\n"
+    "    system: b300x8\n    factors: {experts: [8, 32], stack: [plain, spread]}\n"
+    "    measure: {warmup_steps: 0, steps: 1, launches: 1}\n";
+
+static double total(const fixture *f, const char *name) {
+  for (int i = 0; i < f->plan->n_cases; i++) {
+    if (strcmp(f->plan->cases[i].name, name) == 0) return (double)f->plan->cases[i].planned_total_bytes;
+  }
+  ck_abort_msg("no case %s", name);
+  return 0;
+}
+
+/* budget = 268.6 GiB x bytes here / bytes there, the same for every case. */
+START_TEST(test_scaled_budget) {
+  fixture f, g;
+  char scales[4096];
+  snprintf(scales, sizeof scales, "%s%s%s", SMOKE, LOCAL("[8, 32]"), PUBLISHED);
+  ck_assert_int_eq(make(&g, scales, "published", NULL, NULL), MK_OK);
+  ck_assert_int_eq(make(&f, scales, "local", NULL, NULL), MK_OK);
+  double here = total(&f, "%experts=32 %stack=spread"), there = total(&g, "%experts=32 %stack=spread");
+  double expected_mib = 268.6 * 1024 * here / there;
+  for (int i = 0; i < f.plan->n_cases; i++) {
+    double got = f.plan->cases[i].config.memory_budget_mib;
+    ck_assert_msg(fabs(got / expected_mib - 1) < 1e-12, "%s: %.9g MiB, expected %.9g", f.plan->cases[i].name, got,
+                  expected_mib);
+  }
+  ck_assert(g.plan->cases[0].config.memory_budget_mib == 0);
+  finish(&f);
+  finish(&g);
+}
+END_TEST
+
+START_TEST(test_find) {
+  fixture f;
+  ms_expr *expr = NULL;
+  ms_expr_fault fault;
+  ck_assert_int_eq(make(&f, SMOKE, "smoke", NULL, NULL), MK_OK);
+  ck_assert_int_eq(
+      ms_expr_parse_claim(&f.ctx, "tok_s[stack=spread,experts=16] / tok_s[experts=64,stack=plain]", &fault, &expr),
+      MK_OK);
+  const ms_case *c = ms_plan_case_find(f.plan, &expr->metric[0]);
+  ck_assert_ptr_nonnull(c);
+  ck_assert_str_eq(c->name, "%experts=16 %stack=spread");
+  ck_assert_ptr_null(ms_plan_case_find(f.plan, &expr->metric[1]));
+  ms_expr_destroy(&f.ctx, expr);
+  char keys[256];
+  ck_assert_int_eq(ms_case_difference(c, &f.plan->cases[1], keys, sizeof keys), 1);
+  ck_assert_str_eq(keys, "experts");
+  ck_assert_int_eq(ms_case_difference(&f.plan->cases[2], c, keys, sizeof keys), 1);
+  ck_assert_str_eq(keys, "ep");
+  finish(&f);
+}
+END_TEST
+
+START_TEST(test_conditions) {
+  fixture f;
+  bool holds = false;
+  ms_condition condition;
+  ck_assert_int_eq(make(&f, SMOKE, "smoke", NULL, NULL), MK_OK);
+  ck_assert_int_eq(ms_condition_make(&f.ctx, "experts == 16 and (stack == spread or experts > 16)", &condition), MK_OK);
+  for (int i = 0; i < 6; i++) {
+    ck_assert_int_eq(ms_condition_eval(&f.ctx, f.study, &condition, &f.plan->cases[i], &holds), MK_OK);
+    ck_assert_msg(holds == (i == 3), "%s", f.plan->cases[i].name);
+  }
+  ck_assert_int_eq(ms_condition_make(&f.ctx, "expert == 16", &condition), MK_OK);
+  ck_assert_int_eq(ms_condition_eval(&f.ctx, f.study, &condition, &f.plan->cases[0], &holds), MK_ERR_CONFIG);
+  finish(&f);
+}
+END_TEST
+
+/* A bound: halving a rate lowers it, at most to half; more tokens make the optimizer's share smaller. */
+START_TEST(test_prediction) {
+  fixture f;
+  ms_machine_rates rates = {.gemm_fp32_flops = 300e9, .gemm_bf16_flops = 250e9, .bandwidth_bytes_per_s = 15e9};
+  ck_assert_int_eq(make(&f, SMOKE, "smoke", NULL, &rates), MK_OK);
+  mt_config cfg = f.plan->cases[5].config;
+  double base = ms_predict_tok_s(&cfg, &rates);
+  ck_assert(base == f.plan->cases[5].predicted_tok_s);
+  ck_assert(base > 0 && base <= 300e9 / f.plan->cases[5].flop_token);
+  ms_machine_rates slow = rates;
+  slow.gemm_fp32_flops /= 2;
+  double slower = ms_predict_tok_s(&cfg, &slow);
+  ck_assert(slower < base && slower >= base / 2);
+  slow = rates;
+  slow.bandwidth_bytes_per_s /= 2;
+  slower = ms_predict_tok_s(&cfg, &slow);
+  ck_assert(slower < base && slower >= base / 2);
+  double share = ms_predict_optimizer_share(&cfg, &rates);
+  ck_assert(share > 0 && share < 1);
+  cfg.global_tokens *= 8;
+  ck_assert(ms_predict_optimizer_share(&cfg, &rates) < share);
+  ck_assert(ms_predict_tok_s(&cfg, &rates) > base);
+  cfg.precision = MT_MXFP8;
+  ck_assert(isnan(ms_predict_tok_s(&cfg, &rates)));
+  finish(&f);
+}
+END_TEST
+
+/* The studies of the repository plan at every scale; local optimizer share stays below 5 % at the rates of two cores.
+ */
+START_TEST(test_expert_scaling) {
+  mk_context ctx = {0};
+  ms_diagnostics diag = {0};
+  ms_study *study = NULL;
+  ms_plan *plan = NULL;
+  char path[MS_PATH_BYTES];
+  ms_machine_rates rates = {.gemm_fp32_flops = 300e9, .gemm_bf16_flops = 300e9, .bandwidth_bytes_per_s = 15e9};
+  ck_assert_int_eq(ms_path_find(&ctx, NULL, "experiments/expert-scaling/study.yaml", path), MK_OK);
+  ck_assert_int_eq(ms_study_read(&ctx, path, &diag, &study), MK_OK);
+  ck_assert_int_eq(ms_plan_create(&ctx, study, "local", &rates, NULL, &diag, &plan), MK_OK);
+  for (int i = 0; i < plan->n_cases; i++) {
+    const ms_case *c = &plan->cases[i];
+    bool over = (double)c->planned_total_bytes > c->config.memory_budget_mib * 0x1p20;
+    int64_t rows = c->config.rank_tokens * c->config.top_k * mt_config_ep(&c->config) / c->config.experts;
+    ck_assert_msg(over == (c->expect != NULL), "%s: %zu bytes, budget %.1f MiB", c->name, c->planned_total_bytes,
+                  c->config.memory_budget_mib);
+    if (over) continue;
+    ck_assert_msg(rows >= 64, "%s: %lld rows an expert", c->name, (long long)rows);
+    ck_assert_msg(ms_predict_optimizer_share(&c->config, &rates) <= 0.05, "%s: optimizer %.1f %%", c->name,
+                  100 * ms_predict_optimizer_share(&c->config, &rates));
+  }
+  ms_plan_destroy(&ctx, plan);
+  ms_study_destroy(&ctx, study);
+  ms_diagnostics_fini(&ctx, &diag);
+  ck_assert_int_eq(ctx.heap_live, 0);
+}
+END_TEST
+
+/* {factor} in the arguments of a peer. */
+START_TEST(test_peer_arguments) {
+  mk_context ctx = {0};
+  ms_diagnostics diag = {0};
+  ms_study *study = NULL;
+  ms_plan *plan = NULL;
+  char path[MS_PATH_BYTES];
+  ck_assert_int_eq(ms_path_find(&ctx, NULL, "experiments/peer-cpu/study.yaml", path), MK_OK);
+  ck_assert_int_eq(ms_study_read(&ctx, path, &diag, &study), MK_OK);
+  ck_assert_int_eq(ms_plan_create(&ctx, study, "local", NULL, NULL, &diag, &plan), MK_OK);
+  int peers = 0;
+  for (int i = 0; i < plan->n_cases; i++) {
+    const ms_case *c = &plan->cases[i];
+    ck_assert(c->config.d_model == (strcmp(c->level[0], "S") == 0 ? 256 : 512));
+    if (c->peer[0] == '\0') continue;
+    peers++;
+    ck_assert_ptr_null(strchr(c->peer_args, '{'));
+    ck_assert_ptr_nonnull(strstr(c->peer_args, strcmp(c->level[0], "S") == 0 ? " S " : " L "));
+    ck_assert_uint_eq(c->planned_total_bytes, 0);
+  }
+  ck_assert_int_eq(peers, 14);
+  ms_plan_destroy(&ctx, plan);
+  ms_study_destroy(&ctx, study);
+}
+END_TEST
+
+START_TEST(test_failing_allocations) {
+  for (long long n = 1;; n += n < 200 ? 1 : 37) {
+    fixture f;
+    make(&f, SMOKE, "smoke", NULL, NULL);
+    ms_plan_destroy(&f.ctx, f.plan);
+    f.plan = NULL;
+    f.ctx.heap_fail_at = f.ctx.heap_calls + n;
+    mk_status st = ms_plan_create(&f.ctx, f.study, "smoke", NULL, NULL, &f.diag, &f.plan);
+    bool reached = f.ctx.heap_calls >= f.ctx.heap_fail_at;
+    ck_assert_msg(!reached || st == MK_ERR_MEMORY, "allocation %lld failed, status %d: %s", n, st, f.ctx.error.message);
+    finish(&f);
+    if (!reached) return;
+  }
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("plan");
+  TCase *tcase = tcase_create("plan");
+  tcase_set_timeout(tcase, 120);
+  tcase_add_test(tcase, test_product);
+  tcase_add_test(tcase, test_planned_bytes);
+  tcase_add_test(tcase, test_exclude_and_expect);
+  tcase_add_test(tcase, test_refusals);
+  tcase_add_test(tcase, test_overrides);
+  tcase_add_test(tcase, test_unsupported);
+  tcase_add_test(tcase, test_scaled_budget);
+  tcase_add_test(tcase, test_find);
+  tcase_add_test(tcase, test_conditions);
+  tcase_add_test(tcase, test_prediction);
+  tcase_add_test(tcase, test_expert_scaling);
+  tcase_add_test(tcase, test_peer_arguments);
+  tcase_add_test(tcase, test_failing_allocations);
+  suite_add_tcase(suite, tcase);
+  return test_main(suite);
+}
