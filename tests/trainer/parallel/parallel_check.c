@@ -1,7 +1,9 @@
 /* One rank against many: the same token blocks as microbatches of one rank, and side by side on N ranks, must give the
  * same routes, loss, gradients and, after three steps, parameters. Started under mpirun:
  *   parallel_check <row>...   row = shard:ep:precision:device:reduce, e.g. dist_opt:2:fp32:cpu:all_reduce
- * Every rank runs the one-rank twin itself and compares what it owns. A failure prints row, tensor, index, values. */
+ * Every rank runs the one-rank twin itself and compares what it owns. A row that begins with `bits=` compares, bit for
+ * bit, with the same layout on the cpu device instead: cpu is a rerun, cpu_async a missing wait, guard a host read.
+ * A failure prints row, tensor, index, expected, got. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,7 +110,8 @@ static void compare_sums(pair *p) {
   tiny_ok(&p->ctx, mt_trainer_tensor_read(p->many, &p->many->model->sums, got), "sums");
   tiny_ok(&p->one_ctx, mt_trainer_tensor_read(p->one, &p->one->model->sums, expected), "sums");
   for (int i = 0; i < MK_SUM_COUNT; i++) {
-    if (!(fabs(got[i] - expected[i]) <= p->tolerance * (fabs(expected[i]) + 1e-12))) fail(p, names[i], i, expected[i], got[i]);
+    if (!(fabs(got[i] - expected[i]) <= p->tolerance * (fabs(expected[i]) + 1e-12)))
+      fail(p, names[i], i, expected[i], got[i]);
   }
 }
 
@@ -148,6 +151,37 @@ static void check_row(pair *p, const mt_config *many, mt_comm *world, mt_comm *s
   mt_trainer_destroy(p->many);
 }
 
+/* Parameters of this rank after three steps, one after the other. */
+static double *train_and_read(mk_context *ctx, const mt_config *c, mt_comm *world, const char *name, int64_t *count) {
+  enum { STEPS = 3 };
+  mt_trainer *t = NULL;
+  tiny_ok(ctx, mt_trainer_create(ctx, c, world, &t), name);
+  tiny_train(ctx, t, STEPS, false);
+  const mt_params *params = &t->model->params;
+  *count = params->flat_count[0] + params->flat_count[1];
+  double *values = calloc((size_t)*count, sizeof *values), *at = values;
+  for (int i = 0; i < params->count; i++) {
+    tiny_ok(ctx, mt_trainer_read(t, params->item[i].name, MT_VALUE_WEIGHT, at), name);
+    at += params->item[i].count;
+  }
+  mt_trainer_destroy(t);
+  return values;
+}
+
+static void check_bits(pair *p, const mt_config *c, mt_comm *world) {
+  int64_t count = 0;
+  mt_config twin = *c;
+  snprintf(twin.device, sizeof twin.device, "cpu");
+  twin.guard = false;
+  double *expected = train_and_read(&p->ctx, &twin, world, p->name, &count);
+  double *got = train_and_read(&p->ctx, c, world, p->name, &count);
+  for (int64_t i = 0; i < count && p->failures == 0; i++) {
+    if (memcmp(&expected[i], &got[i], sizeof got[i]) != 0) fail(p, "parameter bits", i, expected[i], got[i]);
+  }
+  free(got);
+  free(expected);
+}
+
 static row parse_row(const char *text) {
   row r = {0};
   if (sscanf(text, "%15[^:]:%d:%7[^:]:%15[^:]:%23s", r.shard, &r.ep, r.precision, r.device, r.reduce) != 5) {
@@ -178,11 +212,16 @@ int main(int argc, char **argv) {
   tiny_ok(&ctx, mt_comm_mpi_create(&ctx, &mpi, &world), "mpi");
   tiny_ok(&self_ctx, mt_comm_self_create(&self_ctx, &self), "self");
   for (int i = 1; i < argc; i++) {
-    row r = parse_row(argv[i]);
+    bool bits = strncmp(argv[i], "bits=", 5) == 0;
+    row r = parse_row(bits ? argv[i] + 5 : argv[i]);
     pair p = {.ctx = {.rank = world->rank}, .one_ctx = {.rank = world->rank}, .name = argv[i]};
     p.tolerance = strcmp(r.precision, "fp32") == 0 ? 1e-5 : 2e-2;
     mt_config c = config_of(&p.ctx, &r, world->size);
-    check_row(&p, &c, world, self);
+    if (bits) {
+      check_bits(&p, &c, world);
+    } else {
+      check_row(&p, &c, world, self);
+    }
     if (world->rank == 0 && p.failures == 0) printf("ok %s on %d ranks\n", argv[i], world->size);
     failures += p.failures;
   }

@@ -1,0 +1,97 @@
+/* A whole run and what it records: one line a step, in order, an end record in every case, exit codes. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/base/file.h"
+#include "kernels/base/heap.h"
+#include "tests/support/check_main.h"
+#include "tests/support/files.h"
+#include "tests/trainer/support/tiny.h"
+#include "trainer/step/loop.h"
+
+static int count_text(const char *text, const char *part) {
+  int n = 0;
+  for (const char *at = strstr(text, part); at != NULL; at = strstr(at + 1, part))
+    n++;
+  return n;
+}
+
+/* Runs c with records in a fresh folder; gives the records' text. */
+static mk_status run(mk_context *ctx, const mt_config *c, char **text) {
+  char folder[] = "/tmp/moemark-loop-XXXXXX", path[64];
+  mt_comm *world = NULL;
+  size_t bytes = 0;
+  ck_assert_ptr_nonnull(mkdtemp(folder));
+  tiny_ok(ctx, mt_comm_self_create(ctx, &world), "self");
+  mk_status st = mt_loop_run(ctx, c, world, folder);
+  mt_comm_destroy(world);
+  mk_context read = {0};
+  snprintf(path, sizeof path, "%s/records.jsonl", folder);
+  tiny_ok(&read, mk_file_read(&read, path, text, &bytes), "records");
+  unlink(path);
+  rmdir(folder);
+  return st;
+}
+
+START_TEST(every_step_is_recorded_once_and_in_order) {
+  for (int steps = 1; steps <= 9; steps++) {
+    mk_context ctx = {0};
+    char *text = NULL, needle[64];
+    mt_config c = tiny_config();
+    c.steps = steps, c.eval_tokens = c.seq_len, c.eval_every = 4;
+    ck_assert_int_eq(run(&ctx, &c, &text), MK_OK);
+    ck_assert_int_eq(count_text(text, "\"type\":\"start\""), 1);
+    ck_assert_int_eq(count_text(text, "\"type\":\"step\""), steps);
+    const char *at = text;
+    for (int n = 1; n <= steps; n++) {
+      snprintf(needle, sizeof needle, "\"type\":\"step\",\"step\":%d,", n);
+      at = strstr(at, needle);
+      ck_assert_msg(at != NULL, "%d steps: step %d is missing or out of order", steps, n);
+    }
+    int evals = steps / 4 + (steps % 4 != 0);
+    ck_assert_int_eq(count_text(text, "\"type\":\"eval\""), evals);
+    ck_assert_ptr_nonnull(strstr(at, "\"type\":\"end\",\"status\":\"ok\",\"code\":0"));
+    free(text);
+    ck_assert_int_eq(ctx.heap_live, 0);
+  }
+}
+END_TEST
+
+START_TEST(a_run_that_diverges_ends_with_its_reason) {
+  mk_context ctx = {0};
+  char *text = NULL;
+  mt_config c = tiny_config();
+  c.steps = 60, c.lr = 1e30, c.clip = 0;
+  ck_assert_int_eq(run(&ctx, &c, &text), MK_ERR_NUMERIC);
+  ck_assert_int_eq(mt_exit_code(MK_ERR_NUMERIC), 3);
+  ck_assert_ptr_nonnull(strstr(text, "\"type\":\"end\",\"status\":\"nonfinite\",\"code\":3"));
+  ck_assert_ptr_nonnull(strstr(text, "is not finite"));
+  free(text);
+}
+END_TEST
+
+START_TEST(a_refused_run_still_ends_its_records) {
+  mk_context ctx = {0};
+  char *text = NULL;
+  mt_config c = tiny_config();
+  c.memory_budget_mib = 0.1;
+  ck_assert_int_eq(run(&ctx, &c, &text), MK_ERR_MEMORY);
+  ck_assert_ptr_nonnull(strstr(text, "\"type\":\"end\",\"status\":\"oom\",\"code\":3"));
+  free(text);
+}
+END_TEST
+
+static Suite *suite(void) {
+  Suite *s = suite_create("loop");
+  TCase *tc = tcase_create("whole runs");
+  tcase_set_timeout(tc, 120);
+  tcase_add_test(tc, every_step_is_recorded_once_and_in_order);
+  tcase_add_test(tc, a_run_that_diverges_ends_with_its_reason);
+  tcase_add_test(tc, a_refused_run_still_ends_its_records);
+  suite_add_tcase(s, tc);
+  return s;
+}
+
+int main(void) { return test_main(suite()); }
