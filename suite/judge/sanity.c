@@ -1,5 +1,5 @@
 /* Correctness apart from speed. Three checks hold for every study: there are measured steps with positive times; no
- * FLOP rate above the machine's own peak; the trainer counts the parameters and FLOP that the plan counts from the
+ * FLOP rate far above the machine's own peak; the trainer counts the parameters and FLOP that the plan counts from the
  * dimensions. The others are those that the study lists. */
 #include <math.h>
 #include <stdio.h>
@@ -38,8 +38,12 @@ static bool always_holds(const ms_judgement *j, const ms_launch *l, char *reason
     return false;
   }
   double mfu = value_of(l, "mfu_pct");
-  if (mfu > 110) {
-    snprintf(reason, MS_REASON_BYTES, "FLOP rate is %.0f %% of the measured peak: time or FLOP count is wrong", mfu);
+  if (mfu > 150) { /* a peak measured on a busy machine is too low by less than that */
+    snprintf(
+        reason, MS_REASON_BYTES,
+        "FLOP rate is %.0f %% of the measured peak: time, FLOP count or peak is wrong (measure it again on an idle "
+        "machine: moemark sysinfo --peaks)",
+        mfu);
     return false;
   }
   return counts_agree(&j->run->plan->cases[l->case_index], l, reason);

@@ -35,6 +35,16 @@ void ms_caption_cases(const ms_report *r, char *out, size_t bytes) {
            ms_csv_get(r->contrasts, 0, "base"));
 }
 
+/* Whether the run has launches enough to become a baseline (judge/baseline.h). */
+static bool may_become_baseline(const ms_report *r) {
+  for (int64_t row = 0; row < r->summary->n_rows; row++) {
+    bool measured = strcmp(ms_csv_get(r->summary, row, "kind"), "simulated") != 0;
+    double n = ms_csv_number(r->summary, row, "n");
+    if (measured && n > 0 && n < 6) return false;
+  }
+  return true;
+}
+
 void ms_caption_reference(const ms_report *r, char *out, size_t bytes) {
   int missing = 0;
   out[0] = '\0';
@@ -42,8 +52,11 @@ void ms_caption_reference(const ms_report *r, char *out, size_t bytes) {
     missing += strcmp(ms_csv_get(r->summary, row, "verdict"), "no reference") == 0;
   }
   if (missing == 0) return;
-  snprintf(out, bytes,
-           "%d gated values have no reference on this system: shown, not judged (accept them as baseline with: moemark "
-           "baseline update --from %s)",
-           missing, r->folder);
+  int used = snprintf(out, bytes, "%d gated values have no reference on this system: shown, not judged", missing);
+  if (used < 0 || (size_t)used >= bytes) return;
+  if (may_become_baseline(r)) {
+    snprintf(out + used, bytes - (size_t)used, " (accept them with: moemark baseline update --from %s)", r->folder);
+  } else {
+    snprintf(out + used, bytes - (size_t)used, " (a baseline needs six launches a case: --launches 6)");
+  }
 }
