@@ -114,7 +114,7 @@ static void judge_published(const ms_judgement *j, ms_metric_result *r) {
   }
 }
 
-/* By rule 4.6 of two sets of launches; values that must repeat, and zeros, are compared for equality. */
+/* By the gate of two sets of launches; values that must repeat, and zeros, are compared for equality. */
 static mk_status judge_accepted(mk_context *ctx, const double *ours, int n, const double *theirs, int m,
                                 ms_metric_result *r) {
   ms_ratio slowdown;
