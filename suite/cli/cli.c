@@ -97,11 +97,16 @@ static void add_override(ms_common *c, const char *text, struct argp_state *stat
   mt_config scratch = mt_config_default();
   const char *equals = strchr(text, '=');
   size_t length = equals == NULL ? 0 : (size_t)(equals - text);
-  if (length == 0 || length >= sizeof key) argp_error(state, "--set: '%.80s' is not KEY=VALUE", text);
+  if (length == 0 || length >= sizeof key || strlen(equals + 1) >= MT_TEXT_BYTES) {
+    argp_error(state, "--set: '%.80s' is not KEY=VALUE, or too long", text);
+    return; /* argp_error ends the program, but its declaration does not say so */
+  }
   memcpy(key, text, length);
   key[length] = '\0';
-  if (strlen(equals + 1) >= MT_TEXT_BYTES) argp_error(state, "--set %s: the value is too long", key);
-  if (mt_config_set(c->ctx, &scratch, key, equals + 1) != MK_OK) argp_error(state, "--set: %s", c->ctx->error.message);
+  if (mt_config_set(c->ctx, &scratch, key, equals + 1) != MK_OK) {
+    argp_error(state, "--set: %s", c->ctx->error.message);
+    return;
+  }
   ms_settings *set = &c->overrides;
   c->st = mk_heap_resize(c->ctx, &set->item, ((size_t)set->count + 1) * sizeof *set->item);
   if (c->st != MK_OK) return;
@@ -116,7 +121,10 @@ static void add_overrides(ms_common *c, const char *text, struct argp_state *sta
   char one[MT_TEXT_BYTES + MS_NAME_BYTES];
   while (*text != '\0' && c->st == MK_OK) {
     size_t length = strcspn(text, " ");
-    if (length >= sizeof one) argp_error(state, "--set: '%.80s...' is too long", text);
+    if (length >= sizeof one) {
+      argp_error(state, "--set: '%.80s...' is too long", text);
+      return;
+    }
     memcpy(one, text, length);
     one[length] = '\0';
     if (length > 0) add_override(c, one, state);

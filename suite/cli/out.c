@@ -14,7 +14,8 @@
 
 struct ms_table {
   ms_csv *csv;
-  int next; /* column of the next cell */
+  int next;        /* column of the next cell */
+  uint64_t hidden; /* bit i: column i is left out of aligned text */
 };
 
 bool ms_format_parse(const char *text, ms_format *out) {
@@ -62,6 +63,13 @@ mk_status ms_table_number(mk_context *ctx, ms_table *table, const char *fmt, dou
   if (value == value) snprintf(text, sizeof text, fmt, value); /* NaN: an empty cell */
   return ms_table_cell(ctx, table, "%s", text);
 }
+
+void ms_table_hide(ms_table *table, const char *column) {
+  int at = ms_csv_column(table->csv, column);
+  if (at >= 0 && at < 64) table->hidden |= UINT64_C(1) << at;
+}
+
+static bool is_hidden(const ms_table *table, int column) { return column < 64 && (table->hidden >> column & 1) != 0; }
 
 /* ---- writing ---- */
 
@@ -125,17 +133,22 @@ static mk_status put_padded(mk_context *ctx, const char *text, int width, bool r
   return st;
 }
 
-static mk_status write_text(mk_context *ctx, const ms_csv *csv, const int *width, const bool *right) {
+static mk_status write_text(mk_context *ctx, const ms_table *table, const int *width, const bool *right) {
+  const ms_csv *csv = table->csv;
+  int last = csv->n_columns - 1;
+  while (last > 0 && is_hidden(table, last))
+    last--;
   for (int64_t row = -1; row < csv->n_rows; row++) {
-    for (int i = 0; i < csv->n_columns; i++) {
+    for (int i = 0; i <= last; i++) {
       const char *text = row < 0 ? csv->column[i] : ms_csv_get(csv, row, csv->column[i]);
-      MK_TRY(ctx, put_padded(ctx, text, width[i], right[i], i + 1 == csv->n_columns));
+      if (!is_hidden(table, i)) MK_TRY(ctx, put_padded(ctx, text, width[i], right[i], i == last));
     }
   }
   return MK_OK;
 }
 
-static mk_status write_table(mk_context *ctx, const ms_csv *csv) {
+static mk_status write_table(mk_context *ctx, const ms_table *table) {
+  const ms_csv *csv = table->csv;
   mk_status st = MK_OK;
   int *width = NULL;
   bool *right = NULL;
@@ -149,7 +162,7 @@ static mk_status write_table(mk_context *ctx, const ms_csv *csv) {
       if (w > width[i]) width[i] = w;
     }
   }
-  MK_TRY_GOTO(ctx, write_text(ctx, csv, width, right), out);
+  MK_TRY_GOTO(ctx, write_text(ctx, table, width, right), out);
 out:
   mk_heap_free(ctx, width);
   mk_heap_free(ctx, right);
@@ -201,6 +214,6 @@ mk_status ms_table_write(mk_context *ctx, const ms_table *table, ms_format forma
     case MS_FORMAT_JSON:
       return write_json(ctx, table->csv);
     default:
-      return write_table(ctx, table->csv);
+      return write_table(ctx, table);
   }
 }

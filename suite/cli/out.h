@@ -22,6 +22,9 @@ mk_status ms_table_cell(mk_context *ctx, ms_table *table, const char *fmt, ...) 
 /* A number by a format for one double; NaN is an empty cell. */
 mk_status ms_table_number(mk_context *ctx, ms_table *table, const char *fmt, double value);
 
+/* Leaves a column (of the first 64) out of aligned text; CSV and JSON keep it. */
+void ms_table_hide(ms_table *table, const char *column);
+
 /* Writes the table to standard output. MK_ERR_IO when it cannot be written (closed pipe, full disk). */
 mk_status ms_table_write(mk_context *ctx, const ms_table *table, ms_format format);
 

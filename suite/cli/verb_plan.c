@@ -123,6 +123,10 @@ static mk_status plan_all(mk_context *ctx, const input *in, ms_diagnostics *diag
   }
   for (int i = 0; i < in->files.count; i++)
     MK_TRY(ctx, plan_file(ctx, in, in->files.item[i], &rates, diag, t));
+  static const char *const WIDE[] = {"scale", "params_total", "params_active", "launches"};
+  for (size_t i = 0; i < sizeof WIDE / sizeof WIDE[0]; i++)
+    ms_table_hide(t, WIDE[i]);
+  if (in->files.count == 1) ms_table_hide(t, "study");
   return ms_table_write(ctx, t, in->common.format);
 }
 

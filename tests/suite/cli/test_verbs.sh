@@ -93,6 +93,21 @@ has "plan, wrong key" stderr "unknown key 'lrr'; the nearest is 'lr'"
 run "plan, key of a factor" 2 "$moemark" plan "$study" -S experts=4
 has "plan, key of a factor" stderr "factor 'experts'"
 
+run "plan as text" 0 "$moemark" plan "$study"
+hasnt "plan as text" stdout "params_total"
+has "plan as text" stdout "planned_gib"
+
+# installed: bin/moemark finds share/moemark beside it
+mkdir -p inst/bin inst/share/moemark/suite inst/share/moemark/baselines inst/share/moemark/experiments
+cp "$moemark" inst/bin/
+cp -r "$source/suite/models" "$source/suite/systems" inst/share/moemark/suite/
+cp -r "$source/baselines/published" inst/share/moemark/baselines/
+cp -r "$source/experiments/expert-scaling" inst/share/moemark/experiments/
+run "installed" 0 inst/bin/moemark list studies
+has "installed" stdout "inst/bin/../share/moemark/experiments/expert-scaling/study.yaml"
+hasnt "installed" stdout "peer-cpu"
+run "installed check" 0 inst/bin/moemark check inst/share/moemark/experiments/expert-scaling/study.yaml
+
 run "environment" 0 env MOEMARK_SCALE=local MOEMARK_FORMAT=csv "$moemark" plan "$study"
 has "environment" stdout "expert-scaling,local,"
 run "command line beats environment" 0 env MOEMARK_SCALE=local MOEMARK_FORMAT=json "$moemark" plan "$study" -s smoke -f csv
