@@ -19,11 +19,15 @@ failed() { # reason, exit code
 [ -x "$python" ] || failed "no Python environment: run baselines/peers/torch/setup.sh, or set MOEMARK_PEER_VENV" 3
 
 tcmalloc=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | awk '$1 == "libtcmalloc_minimal.so.4" {print $NF; exit}')
-err=$(mktemp) || failed "mktemp failed" 3
-trap 'rm -f "$err"' EXIT
-line=$(env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE ${tcmalloc:+LD_PRELOAD=$tcmalloc} OMP_NUM_THREADS="$threads" PYTHONDONTWRITEBYTECODE=1 \
-    "$python" "$here/bench_peer.py" --impl "$impl" --shape "$shape" --dtype "$dtype" --steps "$steps" --threads "$threads" "$@" 2>"$err" | tail -n 1)
+tmp=$(mktemp -d) || failed "mktemp failed" 3
+trap 'rm -rf "$tmp"' EXIT
+env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE ${tcmalloc:+LD_PRELOAD=$tcmalloc} OMP_NUM_THREADS="$threads" PYTHONDONTWRITEBYTECODE=1 \
+    "$python" "$here/bench_peer.py" --impl "$impl" --shape "$shape" --dtype "$dtype" --steps "$steps" --threads "$threads" "$@" \
+    >"$tmp/out" 2>"$tmp/err" &
+pid=$!
+trap 'kill $pid 2>/dev/null; wait $pid; exit 143' TERM INT HUP # a peer left running would disturb whatever is measured next
+wait $pid
 rc=$?
-[ $rc -eq 0 ] && [ -n "$line" ] && { printf '%s\n' "$line"; exit 0; }
-cat "$err" >&2
-failed "$(tail -n 1 "$err")" $((rc == 2 ? 2 : 3))
+[ $rc -eq 0 ] && [ -s "$tmp/out" ] && { tail -n 1 "$tmp/out"; exit 0; }
+cat "$tmp/err" >&2
+failed "exit status $rc: $(tail -n 1 "$tmp/err")" $((rc == 2 ? 2 : 3))

@@ -19,6 +19,7 @@ read -ra dtypes <<<"${SWEEP_DTYPES:-fp32 bf16 autocast}"
 mkdir -p "$out"
 jsonl=$out/sweep-$shape.jsonl csv=$out/sweep-$shape.csv
 : >"$jsonl"
+trap 'kill $(jobs -p) 2>/dev/null; exit 143' TERM INT HUP
 
 busy() { # percent of the machine's CPU time used in the next two seconds
     { head -n 1 /proc/stat; sleep 2; head -n 1 /proc/stat; } |
@@ -32,7 +33,10 @@ launch() { # IMPL DTYPE: one line of JSON into the file, one line to look at
     local line others
     for _ in 1 2 3; do
         wait_for_calm
-        line=$(timeout "${SWEEP_TIMEOUT_S:-900}" "$here/run.sh" "$1" "$shape" "$2" "$steps" 2>/dev/null) || true
+        timeout "${SWEEP_TIMEOUT_S:-900}" "$here/run.sh" "$1" "$shape" "$2" "$steps" >"$jsonl.last" 2>/dev/null &
+        wait $! || true
+        line=$(cat "$jsonl.last")
+        rm "$jsonl.last"
         [ -n "$line" ] || line=$(printf '{"schema":"moemark/peer/1","status":"timeout","impl":"%s","shape":"%s","dtype":"%s"}' "$1" "$shape" "$2")
         printf '%s\n' "$line" >>"$jsonl"
         "$python" "$here/to_record.py" sweep "$jsonl" >"$csv"

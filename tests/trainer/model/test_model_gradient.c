@@ -22,12 +22,12 @@ typedef struct variant {
 static const variant VARIANTS[] = {
     {"peri, per-head qk norm, softmax, olmo", MT_NORM_PERI, MK_QK_NORM_HEAD, MK_GATING_SOFTMAX, true, MK_LB_OLMO,
      MT_LB_BATCH, 12, 0},
-    {"reordered, no qk norm, sigmoid, instance", MT_NORM_REORDERED, MK_QK_NORM_NONE, MK_GATING_SIGMOID, true, MK_LB_OLMO,
-     MT_LB_INSTANCE, 12, 0},
+    {"reordered, no qk norm, sigmoid, instance", MT_NORM_REORDERED, MK_QK_NORM_NONE, MK_GATING_SIGMOID, true,
+     MK_LB_OLMO, MT_LB_INSTANCE, 12, 0},
     {"pre, full qk norm, clip, raw weights, hf", MT_NORM_PRE, MK_QK_NORM_FULL, MK_GATING_SOFTMAX, false, MK_LB_HF,
      MT_LB_BATCH, 0, 1.5},
-    {"pre, per-head qk norm, sigmoid, hf", MT_NORM_PRE, MK_QK_NORM_HEAD, MK_GATING_SIGMOID, false, MK_LB_HF, MT_LB_BATCH,
-     12, 0},
+    {"pre, per-head qk norm, sigmoid, hf", MT_NORM_PRE, MK_QK_NORM_HEAD, MK_GATING_SIGMOID, false, MK_LB_HF,
+     MT_LB_BATCH, 12, 0},
 };
 
 static double total_loss(const mt_config *c, const mk_step_log *log) {
@@ -36,7 +36,8 @@ static double total_loss(const mt_config *c, const mk_step_log *log) {
 }
 
 /* Loss of the first step at the trainer's weights. A trainer is made anew: a step changes its state. */
-static double loss_at(const mt_config *c, const char *name, int64_t count, int64_t index, double delta, mt_comm *world) {
+static double loss_at(const mt_config *c, const char *name, int64_t count, int64_t index, double delta,
+                      mt_comm *world) {
   mk_context *ctx = world->ctx;
   mt_trainer *t = NULL;
   double sums[MK_SUM_COUNT];
@@ -49,25 +50,29 @@ static double loss_at(const mt_config *c, const char *name, int64_t count, int64
   tiny_train(ctx, t, 1, true);
   tiny_ok(ctx, mt_trainer_tensor_read(t, &t->model->sums, sums), "sums");
   mk_step_log log = {0};
-  for (int i = 0; i < MK_SUM_COUNT; i++) log.sum[i] = sums[i];
+  for (int i = 0; i < MK_SUM_COUNT; i++)
+    log.sum[i] = sums[i];
   mt_trainer_destroy(t);
   free(values);
   return total_loss(c, &log);
 }
 
-static void check_param(const mt_config *c, mt_trainer *t, const mt_param *p, const char *variant_name, mt_comm *world) {
+static void check_param(const mt_config *c, mt_trainer *t, const mt_param *p, const char *variant_name,
+                        mt_comm *world) {
   enum { PROBES = 3 };
   double *gradient = malloc((size_t)p->count * sizeof *gradient);
   tiny_ok(world->ctx, mt_trainer_read(t, p->name, MT_VALUE_GRADIENT, gradient), "gradient");
   double largest = 0;
-  for (int64_t i = 0; i < p->count; i++) largest = fmax(largest, fabs(gradient[i]));
+  for (int64_t i = 0; i < p->count; i++)
+    largest = fmax(largest, fabs(gradient[i]));
   for (int probe = 0; probe < PROBES; probe++) {
     int64_t i = (p->count * (2 * probe + 1) / (2 * PROBES) * 7919) % p->count;
     double h = 1e-5;
-    double numeric = (loss_at(c, p->name, p->count, i, h, world) - loss_at(c, p->name, p->count, i, -h, world)) / (2 * h);
+    double numeric =
+        (loss_at(c, p->name, p->count, i, h, world) - loss_at(c, p->name, p->count, i, -h, world)) / (2 * h);
     double error = fabs(numeric - gradient[i]);
-    ck_assert_msg(error <= 1e-6 * largest + 1e-9, "%s: %s f64 seed %lld index %lld: expected %.12g got %.12g", variant_name,
-                  p->name, (long long)c->seed, (long long)i, numeric, gradient[i]);
+    ck_assert_msg(error <= 1e-6 * largest + 1e-9, "%s: %s f64 seed %lld index %lld: expected %.12g got %.12g",
+                  variant_name, p->name, (long long)c->seed, (long long)i, numeric, gradient[i]);
   }
   free(gradient);
 }
@@ -85,7 +90,8 @@ START_TEST(gradients_match_finite_differences) {
   tiny_ok(&ctx, mt_comm_self_create(&ctx, &world), "self");
   tiny_ok(&ctx, mt_trainer_create(&ctx, &c, world, &t), "create");
   tiny_train(&ctx, t, 1, true);
-  for (int i = 0; i < t->model->params.count; i++) check_param(&c, t, &t->model->params.item[i], v->name, world);
+  for (int i = 0; i < t->model->params.count; i++)
+    check_param(&c, t, &t->model->params.item[i], v->name, world);
   mt_trainer_destroy(t);
   mt_comm_destroy(world);
   ck_assert_int_eq(ctx.heap_live, 0);
