@@ -7,19 +7,29 @@
 #include "suite/systems/system.h"
 #include "trainer/step/plan.h"
 
-static mk_status planned_total(ms_planner *p, const ms_scale *scale, const char (*level)[MS_NAME_BYTES],
-                               const ms_settings *overrides, double *out) {
-  ms_planner at = *p;
-  at.scale = scale;
-  at.overrides = overrides;
-  mt_config cfg;
+static mk_status plan_bytes(mk_context *ctx, const mt_config *cfg, double *out) {
   size_t bytes[MK_MEM_COUNT];
-  MK_TRY(p->ctx, ms_case_resolve(&at, level, &cfg));
-  MK_TRY(p->ctx, mt_plan_memory(p->ctx, &cfg, bytes));
+  MK_TRY(ctx, mt_plan_memory(ctx, cfg, bytes));
   *out = 0;
   for (int i = 0; i < MK_MEM_COUNT; i++)
     *out += (double)bytes[i];
   return MK_OK;
+}
+
+/* Planned bytes of the case at both scales. The published dims are planned for the device and GEMM kernel of this run:
+ * what a kernel keeps beside the weights must not shift the proportion. */
+static mk_status plan_both(ms_planner *p, const ms_scale *published, const char (*level)[MS_NAME_BYTES], double *here,
+                           double *there) {
+  ms_planner at = *p;
+  mt_config local, far;
+  MK_TRY(p->ctx, ms_case_resolve(p, level, &local));
+  at.scale = published;
+  at.overrides = NULL;
+  MK_TRY(p->ctx, ms_case_resolve(&at, level, &far));
+  far.kernel = local.kernel;
+  strcpy(far.device, local.device);
+  MK_TRY(p->ctx, plan_bytes(p->ctx, &local, here));
+  return plan_bytes(p->ctx, &far, there);
 }
 
 static mk_status device_memory(ms_planner *p, const char *name, double *out_mib) {
@@ -41,8 +51,7 @@ static mk_status scaled(ms_planner *p, double *out_mib) {
   double memory_mib = 0, here = 0, there = 0;
   const char(*at)[MS_NAME_BYTES] = (const char(*)[MS_NAME_BYTES])level;
   MK_TRY(p->ctx, device_memory(p, published->system, &memory_mib));
-  MK_TRY(p->ctx, planned_total(p, p->scale, at, p->overrides, &here));
-  MK_TRY(p->ctx, planned_total(p, published, at, NULL, &there));
+  MK_TRY(p->ctx, plan_both(p, published, at, &here, &there));
   *out_mib = memory_mib * here / there;
   return MK_OK;
 }
