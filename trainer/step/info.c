@@ -66,6 +66,21 @@ void mt_run_end_fill(mt_trainer *t, mt_run_end *end) {
   end->reserved_bytes = peak_resident_bytes();
 }
 
+mk_status mt_run_rank_spread(mt_trainer *t, double *out) {
+  mk_step_log log;
+  mk_tensor two = mk_tensor_slice(&t->model->eval_sums, 0, 2);
+  MK_TRY(t->ctx, mt_trainer_log_read(t, &log));
+  double loss = log.sum[MK_SUM_CE] + log.sum[MK_SUM_Z] + t->cfg.lb_weight * log.sum[MK_SUM_LB] +
+                t->cfg.router_z_weight * log.sum[MK_SUM_RZ];
+  double pair[2] = {loss, -loss}; /* the largest of -loss is minus the smallest loss */
+  MK_TRY(t->ctx, mk_copy_h2d(t->compute, &two, pair));
+  MK_TRY(t->ctx, mt_comm_all_reduce(t->mesh->dense, &two, &two, MT_MAX, t->compute));
+  MK_TRY(t->ctx, mk_copy_d2h(t->compute, pair, &two));
+  MK_TRY(t->ctx, mk_stream_sync(t->compute, false));
+  *out = pair[0] + pair[1];
+  return MK_OK;
+}
+
 void mt_run_profile_write(mt_trainer *t, mt_recorder *rec, mt_run_end *end) {
   double bound_s = 0;
   for (int op = 0; op < MK_OP_COUNT; op++) {

@@ -30,6 +30,7 @@ typedef struct loop {
   int64_t waits_before, wire_before;
   int64_t waits[MT_LOG_SLOTS], wire[MT_LOG_SLOTS], allocs[MT_LOG_SLOTS];
   int64_t waits_total, wire_total;
+  double rank_spread; /* NaN until a run has ended well */
 } loop;
 
 int mt_exit_code(mk_status status) {
@@ -219,6 +220,7 @@ static mk_status write_end(loop *l, mk_status status) {
                     .message = l->ctx->error.message,
                     .steps = l->recorded,
                     .time_s = l->trained_s,
+                    .rank_spread_loss = l->rank_spread,
                     .bound_s = NAN};
   if (l->t != NULL) {
     mt_run_end_fill(l->t, &end);
@@ -231,11 +233,12 @@ static mk_status write_end(loop *l, mk_status status) {
 
 mk_status mt_loop_run(mk_context *ctx, const mt_config *cfg, mt_comm *world, const char *folder) {
   mk_status st = MK_OK;
-  loop l = {.ctx = ctx, .cfg = cfg, .last_step = cfg->warmup_steps + cfg->steps};
+  loop l = {.ctx = ctx, .cfg = cfg, .last_step = cfg->warmup_steps + cfg->steps, .rank_spread = NAN};
   MK_TRY(ctx, mt_recorder_create(ctx, world->rank == 0 ? folder : NULL, &l.rec));
   l.progress = mt_progress_begin(ctx, cfg, world->rank == 0);
   MK_TRY_GOTO(ctx, open_parts(&l, world), out);
   MK_TRY_GOTO(ctx, run_steps(&l), out);
+  MK_TRY_GOTO(ctx, mt_run_rank_spread(l.t, &l.rank_spread), out);
   if (cfg->weights_out[0] != '\0') MK_TRY_GOTO(ctx, mt_weights_save(l.t, cfg->weights_out), out);
 out:
   mt_progress_end(&l.progress);

@@ -222,5 +222,6 @@ mk_status mt_recorder_end(mt_recorder *rec, const mt_run_end *e) {
   put_number(rec, "host_waits_step", e->host_waits_step);
   put_number(rec, "wire_bytes_step", e->wire_bytes_step);
   put_number(rec, "bound_s", e->bound_s);
+  put_number(rec, "rank_spread_loss", e->rank_spread_loss);
   return end(rec);
 }

@@ -14,7 +14,8 @@
  * {"type":"op","name":"linear_fwd","calls":..,"time_s":..,"bound_s":..,"flops":..,"bytes":..}   profile mode, rank 0
  * {"type":"end","status":"ok|oom|nonfinite|config|io|format|comm|timeout|interrupted|error","code":0,"message":"",
  *  "steps":..,"time_s":..,"peak_bytes":{same categories},"peak_total_bytes":..,"reserved_bytes":..(VmHWM, max over
- *  ranks),"host_waits_step":..,"wire_bytes_step":..,"bound_s":..(of one step, profile mode)}  always last;
+ *  ranks),"host_waits_step":..,"wire_bytes_step":..,"bound_s":..(of one step, profile mode),
+ *  "rank_spread_loss":..(largest minus smallest last loss over ranks; null when the run failed)}  always last;
  *                          a file without it belongs to a run that was killed */
 #ifndef TRAINER_STEP_RECORD_H
 #define TRAINER_STEP_RECORD_H
@@ -47,7 +48,7 @@ typedef struct mt_run_end {
   double time_s;
   size_t peak_bytes[MK_MEM_COUNT];
   size_t peak_total_bytes, reserved_bytes;
-  double host_waits_step, wire_bytes_step, bound_s;
+  double host_waits_step, wire_bytes_step, bound_s, rank_spread_loss;
 } mt_run_end;
 
 /* Creates <folder>/records.jsonl (exclusively) and writes every line below. folder NULL: records go nowhere. */
