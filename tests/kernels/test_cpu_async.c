@@ -58,22 +58,32 @@ END_TEST
 START_TEST(a_missing_wait_shows) { ck_assert_int_gt(stale_reads(false, 40), 0); }
 END_TEST
 
-static mk_status count_up(mk_stream *stream, const void *args) {
+typedef struct append_args {
+  int *list, *count;
+  int value;
+} append_args;
+
+static mk_status append(mk_stream *stream, const void *args) {
+  const append_args *a = args;
   (void)stream;
-  int *const *counter = args;
-  **counter += 1;
+  a->list[(*a->count)++] = a->value;
   return MK_OK;
 }
 
-/* Far more items than the ring holds: the host blocks and nothing is lost. */
+/* Far more items than the ring holds: the host blocks, nothing is lost or changes places. */
 START_TEST(a_full_ring_blocks) {
+  enum { ITEMS = 300 };
   pair p;
-  int counter = 0, *where = &counter;
+  int list[ITEMS], count = 0;
   open_pair(&p, 3);
-  for (int i = 0; i < 300; i++)
-    test_ok(&p.b, mk_stream_call(p.b.stream, count_up, &where, sizeof where), "call");
+  for (int i = 0; i < ITEMS; i++) {
+    append_args args = {list, &count, i};
+    test_ok(&p.b, mk_stream_call(p.b.stream, append, &args, sizeof args), "call");
+  }
   test_ok(&p.b, mk_stream_sync(p.b.stream, false), "sync");
-  ck_assert_int_eq(counter, 300);
+  ck_assert_int_eq(count, ITEMS);
+  for (int i = 0; i < ITEMS; i++)
+    ck_assert_int_eq(list[i], i);
   close_pair(&p);
 }
 END_TEST
@@ -87,15 +97,16 @@ START_TEST(faults_arrive_later) {
                                .table = test_random(&p.b, "table", TEST_IN, mk_tensor_2d(MK_F32, 3, 4), 0, 1),
                                .y = test_output(&p.b, "rows", mk_tensor_2d(MK_F32, 2, 4)),
                                .scale = 1};
-  int counter = 0, *where = &counter;
+  int list[1], count = 0;
+  append_args later = {list, &count, 1};
   test_ok(&p.b, mk_device_poll(p.b.dev), "poll");
   test_ok(&p.b, mk_embedding_fwd(p.b.stream, &bad), "launch");
-  test_ok(&p.b, mk_stream_call(p.b.stream, count_up, &where, sizeof where), "call");
+  test_ok(&p.b, mk_stream_call(p.b.stream, append, &later, sizeof later), "call");
   test_ok(&p.b, mk_event_record(p.event, p.b.stream), "record");
   test_ok(&p.b, mk_stream_wait(p.second, p.event), "wait");
   test_ok(&p.b, mk_stream_sync(p.second, false), "the second stream is healthy");
   test_ok(&p.b, mk_event_sync(p.event, false), "event");
-  ck_assert_int_eq(counter, 0);
+  ck_assert_int_eq(count, 0);
   ck_assert_int_eq(mk_device_poll(p.b.dev), MK_ERR_ARG);
   ck_assert_ptr_nonnull(strstr(p.b.ctx.error.message, "embedding_fwd on stream 'test' failed"));
   ck_assert_ptr_nonnull(strstr(p.b.ctx.error.message, "id 99"));

@@ -291,6 +291,27 @@ END_TEST
 START_TEST(unguarded_memory_is_readable) { touch_guarded_memory(cpu_devices[_i], false); }
 END_TEST
 
+/* A freed block is off the guard's list: its pages are gone, and protecting them would fail. */
+START_TEST(guard_forgets_freed_blocks) {
+  mk_context ctx = {0};
+  mk_device_config config = {.name = cpu_devices[_i], .threads = 1, .guard = true};
+  mk_device *dev = open_device(&ctx, &config);
+  mk_stream *stream = NULL;
+  mk_tensor kept = mk_tensor_1d(MK_F32, 4);
+  void *freed = NULL;
+  ck_assert_int_eq(mk_stream_create(dev, "main", &stream), MK_OK);
+  ck_assert_int_eq(mk_device_alloc(dev, MK_MEM_PARAMS, 16, &kept.data), MK_OK);
+  ck_assert_int_eq(mk_device_alloc(dev, MK_MEM_PARAMS, 9000000, &freed), MK_OK);
+  mk_device_free(dev, MK_MEM_PARAMS, freed, 9000000);
+  ck_assert_int_eq(mk_fill(stream, &kept, 0), MK_OK);
+  ck_assert_int_eq(mk_stream_sync(stream, false), MK_OK);
+  mk_stream_destroy(stream);
+  mk_device_free(dev, MK_MEM_PARAMS, kept.data, 16);
+  mk_device_destroy(dev);
+  ck_assert_int_eq(ctx.heap_live, 0);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("device");
   TCase *tcase = tcase_create("device");
@@ -307,6 +328,7 @@ int main(void) {
   tcase_add_loop_test(tcase, copies_and_fills, 0, CPU_DEVICES);
   tcase_add_loop_test_raise_signal(tcase, guarded_memory_is_unreadable, SIGSEGV, 0, CPU_DEVICES);
   tcase_add_loop_test(tcase, unguarded_memory_is_readable, 0, CPU_DEVICES);
+  tcase_add_loop_test(tcase, guard_forgets_freed_blocks, 0, CPU_DEVICES);
   suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

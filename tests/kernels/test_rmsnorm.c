@@ -31,7 +31,7 @@ static mk_status launch_fwd(test_bench *b, const conf_point *p) {
   mk_rmsnorm_fwd_args a = {.x = test_random(b, "x", TEST_IN, rows, 0.2, 2.0),
                            .gain = gain_of(b, p),
                            .rstd = test_output(b, "rstd", mk_tensor_1d(MK_F32, p->dim[0])),
-                           .eps = 1e-6f};
+                           .eps = 0.5f};
   if (has_branch(p->variant)) {
     a.branch = test_random(b, "branch", TEST_IN, rows, 0.0, 1.0);
     a.sum = p->variant == SUM_IN_X ? a.x : p->variant == SUM_IN_BRANCH ? a.branch : test_output(b, "sum", rows);
@@ -124,6 +124,37 @@ static const grad_case grads[] = {{.name = "rmsnorm",
 
 GRAD_TEST(grads)
 
+/* What the contract rounds on the way, in BF16 (half an ulp at 1 is 2^-8): 1 + 2^-9 is 1 once stored, so the sum's norm
+ * is that of ones; a norm of 1 + 2^-9 is 1 before 2^-8 is added, which is then a tie and stays 1. */
+static void check_rounding(const char *device) {
+  const mk_device_config config = {.name = device, .threads = 1};
+  const double ones[] = {1, 1}, tiny[] = {0x1p-9, 0x1p-9}, add[] = {0x1p-8, 0x1p-8}, gain[] = {1 + 0x1p-9, 1 + 0x1p-9};
+  double rstd = 0, sum[2], y[2];
+  test_bench b;
+  test_bench_open(&b, &config, 1, false);
+  mk_tensor row = mk_tensor_2d(MK_BF16, 1, 2);
+  mk_rmsnorm_fwd_args a = {.x = test_values(&b, "x", TEST_IN, row, ones),
+                           .branch = test_values(&b, "branch", TEST_IN, row, tiny),
+                           .sum = test_output(&b, "sum", row),
+                           .gain = test_values(&b, "gain", TEST_IN, mk_tensor_1d(MK_F32, 2), gain),
+                           .add = test_values(&b, "add", TEST_IN, row, add),
+                           .y = test_output(&b, "y", row),
+                           .rstd = test_output(&b, "rstd", mk_tensor_1d(MK_F32, 1))};
+  test_ok(&b, mk_rmsnorm_fwd(b.stream, &a), device);
+  test_read(&b, &a.rstd, &rstd);
+  test_read(&b, &a.sum, sum);
+  test_read(&b, &a.y, y);
+  ck_assert_msg(rstd == 1 && sum[0] == 1, "%s: rstd %.9g of sum %.9g", device, rstd, sum[0]);
+  ck_assert_msg(y[0] == 1 && y[1] == 1, "%s: y %.9g", device, y[0]);
+  test_bench_close(&b);
+}
+
+START_TEST(rounds_on_the_way) {
+  check_rounding("cpu");
+  check_rounding("ref");
+}
+END_TEST
+
 START_TEST(refuses_sum_without_branch) {
   const mk_device_config config = {.name = "cpu", .threads = 1};
   test_bench b;
@@ -150,6 +181,7 @@ int main(void) {
   tcase_set_timeout(tcase, 240);
   CONF_ADD(tcase, cases);
   GRAD_ADD(tcase, grads);
+  tcase_add_test(tcase, rounds_on_the_way);
   tcase_add_test(tcase, refuses_sum_without_branch);
   suite_add_tcase(suite, tcase);
   return test_main(suite);

@@ -153,8 +153,21 @@ void test_set_role(test_bench *b, const mk_tensor *t, test_role role) {
 }
 
 void test_poison_rows(test_bench *b, const mk_tensor *t, int64_t row) {
-  mk_tensor tail = mk_tensor_rows(t, row, t->dim[0] - row);
-  test_ok(b, mk_fill(b->stream, &tail, POISON), "poison");
+  mk_tensor tail = mk_tensor_rows(t, row, t->dim[0] - row), host = tail;
+  test_ok(b, mk_heap_alloc(&b->ctx, mk_tensor_bytes(&tail), &host.data), "staging");
+  memset(host.data, POISON, mk_tensor_bytes(&tail));
+  bool floating = t->dtype == MK_F32 || t->dtype == MK_BF16 || t->dtype == MK_F64;
+  for (int64_t i = 0; i < mk_tensor_count(&tail) && floating; i++)
+    mk_ref_set(&host, i, (double)NAN);
+  test_ok(b, mk_copy_h2d(b->stream, &tail, host.data), "poison");
+  test_ok(b, mk_stream_sync(b->stream, false), "poison");
+  mk_heap_free(&b->ctx, host.data);
+}
+
+bool test_is_untouched(double value) {
+  uint64_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  return bits >> 45 == 0x7ffff; /* sign, exponent and the 7 bits that BF16 keeps: all ones */
 }
 
 void test_read_bytes(test_bench *b, const mk_tensor *t, void *out) {

@@ -43,8 +43,12 @@ mk_tensor test_output(test_bench *b, const char *name, mk_tensor shape);
 /* The tensor again under another role: an input that the op overwrites in place, for comparison. */
 void test_set_role(test_bench *b, const mk_tensor *t, test_role role);
 
-/* Overwrites rows [row, ...) with NaN bytes: rows that an op must not read or write. */
+/* Overwrites rows [row, ...) with NaN (integers with ones): rows that an op must not read. The NaN is the positive one,
+ * so that a result made from it differs from an output's initial bytes. */
 void test_poison_rows(test_bench *b, const mk_tensor *t, int64_t row);
+
+/* True for an element of test_output that nothing has been written to (all bits ones). */
+bool test_is_untouched(double value);
 
 /* Element values as doubles; `out` holds mk_tensor_count(t). Waits for the stream first. */
 void test_read(test_bench *b, const mk_tensor *t, double *out);
