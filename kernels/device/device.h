@@ -43,6 +43,7 @@ typedef struct mk_device_config {
   bool guard;            /* keep device memory PROT_NONE outside ops, copies and calls (test mode) */
   bool profile;          /* time every op (cpu: host clock around each launch) */
   uint64_t seed;         /* cpu_async: seed of the random delays */
+  int ordinal;           /* cuda: which of the GPUs that this process sees, counted from 0 */
 } mk_device_config;
 
 /* Work of one op call for a roofline: flops and bytes to and from memory; `gemm` picks the GEMM peak. */
@@ -124,6 +125,7 @@ struct mk_device {
   int64_t alloc_calls;              /* device allocations since creation */
   int64_t host_waits;               /* host waits inside steps */
   int64_t launches;
+  double call_s;                    /* time in stream calls (communication); 0 where a backend does not measure it */
   mk_op_id ring[MK_LAUNCH_RING];    /* last launches, for error messages */
   mk_op_stats stats[MK_OP_COUNT];
   mk_roofline roofline;             /* set by the caller before profiling */

@@ -17,6 +17,7 @@ mk_status mt_trainer_begin(mt_trainer *t) {
   t->step += 1;
   t->running = 0;
   MK_TRY(t->ctx, mk_event_record(t->slot[t->step % MT_LOG_SLOTS].start, t->compute));
+  t->call_s = t->dev->call_s;
   return mt_optim_begin(&t->optim, t->compute, t->step);
 }
 
@@ -98,6 +99,7 @@ mk_status mt_trainer_finish(mt_trainer *t) {
   MK_TRY(t->ctx, mt_trainer_reduce(t));
   MK_TRY(t->ctx, mt_trainer_update(t));
   MK_TRY(t->ctx, send_log(t));
+  t->slot[t->step % MT_LOG_SLOTS].comm_s = t->dev->call_s - t->call_s;
   MK_TRY(t->ctx, take_time(t));
   MK_TRY(t->ctx, mt_comm_poll(t->mesh->world));
   return mk_device_poll(t->dev);

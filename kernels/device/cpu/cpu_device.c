@@ -28,7 +28,10 @@ static mk_status launch(mk_stream *stream, mk_op_id op, const void *args, size_t
 
 static mk_status call(mk_stream *stream, mk_call_fn fn, const void *args, size_t args_bytes) {
   (void)args_bytes;
-  return mk_cpu_run_call(stream, fn, args);
+  double begin_s = mk_cpu_now_s(stream->dev);
+  mk_status st = mk_cpu_run_call(stream, fn, args);
+  stream->dev->call_s += mk_cpu_now_s(stream->dev) - begin_s;
+  return st;
 }
 
 static mk_status copy(mk_stream *stream, void *dst, const void *src, size_t bytes, int kind) {
