@@ -33,6 +33,7 @@ typedef struct mt_trainer {
   int64_t microbatches;  /* of this rank and step */
   int64_t step;          /* steps begun */
   int64_t running;       /* microbatch of the running step */
+  double call_s;         /* the device's time in communication when the step began */
   int32_t *ids, *labels; /* host ring, 2 * microbatches * T: valid until the stream has passed */
   mt_log_slot slot[MT_LOG_SLOTS];
 } mt_trainer;
