@@ -85,6 +85,9 @@ __attribute__((noreturn)) static void child_exec(const ms_supervisor *s, const m
   int nothing = open("/dev/null", O_RDONLY);
   setsid();
   prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
+  unsetenv("MOEMARK_SET"); /* a launch is what its run.json says, whatever the caller's shell holds */
+  unsetenv("MOEMARK_CONFIG");
+  unsetenv("MOEMARK_OUT");
   for (const char *const *e = child->env; e != NULL && *e != NULL; e++)
     putenv((char *)(uintptr_t)*e);
   dup2(nothing, STDIN_FILENO);
