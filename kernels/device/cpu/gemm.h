@@ -39,9 +39,6 @@ typedef struct mk_gemm_call {
  * FP64. */
 mk_status mk_cpu_gemm_run(mk_stream *stream, mk_op_id op, const mk_gemm_call *call);
 
-/* Fills `packed` from w: the FP32 copy of bf16 weights for the widened kernel. */
-mk_status mk_cpu_gemm_pack(mk_stream *stream, const mk_tensor *w, const mk_tensor *packed);
-
 /* What other kernels of this backend share: one thread's scratch (64-byte aligned, contents undefined between ops),
  * and one single-threaded SGEMM, row-major, c = alpha op(a) op(b) + beta c; to be called inside a parallel region.
  * False when oneDNN fails (out of memory). */

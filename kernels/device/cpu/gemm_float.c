@@ -60,43 +60,33 @@ static bool wgrad_tile(const mk_gemm_plan *plan, const mk_gemm_task *task, float
   return true;
 }
 
-/* Weights in FP32: packed if there is a copy. */
-static mk_tensor weights(const mk_gemm_call *call) {
-  if (call->b.dtype == MK_F32 || !mk_tensor_present(&call->packed)) return call->b;
-  mk_tensor w = call->b;
-  w.data = call->packed.data;
-  w.dtype = MK_F32;
-  return w;
-}
-
 /* One step of the reduction, columns [at, at + len) of a. */
-static bool reduce_step(const mk_gemm_call *call, const mk_tensor *w, const mk_gemm_task *task, int64_t at, int64_t len,
-                        float beta, float *acc, int64_t ld, float *scratch) {
+static bool reduce_step(const mk_gemm_call *call, const mk_gemm_task *task, int64_t at, int64_t len, float beta,
+                        float *acc, int64_t ld, float *scratch) {
   int64_t whole = mk_gemm_reduction(call);
   block a = take(&call->a, mk_gemm_row_offset(task->row, at, whole), whole, task->rows, len, &scratch);
   if (call->kind == MK_GEMM_FWD) {
     int64_t offset = mk_gemm_weight_offset(task->group, call->n, call->k, task->col, at);
     if (task->rows >= TRANSPOSE_ROWS) {
       int64_t ldb = task->cols + PAD;
-      mk_gemm_transpose(mk_gemm_at(w, offset), w->dtype, call->k, task->cols, len, scratch, ldb);
+      mk_gemm_transpose(mk_gemm_at(&call->b, offset), call->b.dtype, call->k, task->cols, len, scratch, ldb);
       return mk_cpu_sgemm('N', 'N', task->rows, task->cols, len, 1, a.data, a.ld, scratch, ldb, beta, acc, ld);
     }
-    block b = take(w, offset, call->k, task->cols, len, &scratch);
+    block b = take(&call->b, offset, call->k, task->cols, len, &scratch);
     return mk_cpu_sgemm('N', 'T', task->rows, task->cols, len, 1, a.data, a.ld, b.data, b.ld, beta, acc, ld);
   }
   int64_t offset = mk_gemm_weight_offset(task->group, call->n, call->k, at, task->col);
-  block b = take(w, offset, call->k, len, task->cols, &scratch);
+  block b = take(&call->b, offset, call->k, len, task->cols, &scratch);
   return mk_cpu_sgemm('N', 'N', task->rows, task->cols, len, 1, a.data, a.ld, b.data, b.ld, beta, acc, ld);
 }
 
 bool mk_gemm_float_tile(const mk_gemm_plan *plan, const mk_gemm_task *task, float *scratch) {
   const mk_gemm_call *call = plan->call;
   if (call->kind == MK_GEMM_WGRAD) return wgrad_tile(plan, task, scratch);
-  mk_tensor w = weights(call);
   int64_t out = mk_gemm_out_cols(call), whole = mk_gemm_reduction(call), step = whole;
   int64_t c_offset = mk_gemm_row_offset(task->row, task->col, out);
   if (call->a.dtype != MK_F32) step = STEP_A;
-  if (w.dtype != MK_F32 || (call->kind == MK_GEMM_FWD && task->rows >= TRANSPOSE_ROWS)) step = STEP_B;
+  if (call->b.dtype != MK_F32 || (call->kind == MK_GEMM_FWD && task->rows >= TRANSPOSE_ROWS)) step = STEP_B;
   float *acc = call->c.dtype == MK_F32 ? mk_gemm_at(&call->c, c_offset) : scratch;
   int64_t ld = call->c.dtype == MK_F32 ? out : task->cols;
   bool add = mk_tensor_present(&call->add);
@@ -106,7 +96,7 @@ bool mk_gemm_float_tile(const mk_gemm_plan *plan, const mk_gemm_task *task, floa
   float *blocks = scratch + (call->c.dtype == MK_F32 ? 0 : task->rows * task->cols);
   for (int64_t at = 0; at < whole; at += step) {
     float beta = add || at > 0 ? 1 : 0;
-    if (!reduce_step(call, &w, task, at, min(step, whole - at), beta, acc, ld, blocks)) return false;
+    if (!reduce_step(call, task, at, min(step, whole - at), beta, acc, ld, blocks)) return false;
   }
   if (acc == scratch)
     mk_cpu_rows_store(acc, ld, task->rows, task->cols, mk_gemm_at(&call->c, c_offset), call->c.dtype, out);

@@ -17,8 +17,7 @@ static int64_t level(int64_t width, int64_t limit) {
 }
 
 static bool all_float(const mk_gemm_call *call) {
-  bool b_float = call->b.dtype == MK_F32 || mk_tensor_present(&call->packed);
-  return call->a.dtype == MK_F32 && b_float && call->c.dtype == MK_F32;
+  return call->a.dtype == MK_F32 && call->b.dtype == MK_F32 && call->c.dtype == MK_F32;
 }
 
 static mk_gemm_tiles wgrad_tiles(const mk_gemm_call *call, bool native) {

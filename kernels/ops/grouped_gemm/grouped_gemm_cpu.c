@@ -8,7 +8,6 @@ mk_status mk_grouped_gemm_fwd_cpu(mk_stream *stream, const void *args) {
   mk_gemm_call call = {.kind = MK_GEMM_FWD, .groups = a->w.dim[0], .n = a->w.dim[1], .k = a->w.dim[2]};
   call.a = a->x;
   call.b = a->w;
-  call.packed = a->packed;
   call.offsets = a->offsets;
   call.c = a->y;
   return mk_cpu_gemm_run(stream, MK_OP_grouped_gemm_fwd, &call);
@@ -19,7 +18,6 @@ mk_status mk_grouped_gemm_dgrad_cpu(mk_stream *stream, const void *args) {
   mk_gemm_call call = {.kind = MK_GEMM_DGRAD, .groups = a->w.dim[0], .n = a->w.dim[1], .k = a->w.dim[2]};
   call.a = a->dy;
   call.b = a->w;
-  call.packed = a->packed;
   call.offsets = a->offsets;
   call.c = a->dx;
   return mk_cpu_gemm_run(stream, MK_OP_grouped_gemm_dgrad, &call);

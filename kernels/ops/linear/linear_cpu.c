@@ -3,10 +3,10 @@
 #include "kernels/ops/linear/linear.h"
 #include "kernels/ops/op_decls.h"
 
+/* mk_gemm_pack_bytes is 0 on this device, so that nothing is launched. */
 mk_status mk_linear_pack_cpu(mk_stream *stream, const void *args) {
-  const mk_linear_pack_args *a = args;
-  MK_TRY(stream->dev->ctx, mk_cpu_check_float(stream, MK_OP_linear_pack, a->w.dtype));
-  return mk_cpu_gemm_pack(stream, &a->w, &a->packed);
+  (void)args;
+  return MK_FAIL(stream->dev->ctx, MK_ERR_UNSUPPORTED, "linear_pack: the cpu device takes weights as they are");
 }
 
 mk_status mk_linear_fwd_cpu(mk_stream *stream, const void *args) {
@@ -14,7 +14,6 @@ mk_status mk_linear_fwd_cpu(mk_stream *stream, const void *args) {
   mk_gemm_call call = {.kind = MK_GEMM_FWD, .groups = 1, .n = a->w.dim[0], .k = a->w.dim[1]};
   call.a = a->x;
   call.b = a->w;
-  call.packed = a->packed;
   call.c = a->y;
   return mk_cpu_gemm_run(stream, MK_OP_linear_fwd, &call);
 }
@@ -24,7 +23,6 @@ mk_status mk_linear_dgrad_cpu(mk_stream *stream, const void *args) {
   mk_gemm_call call = {.kind = MK_GEMM_DGRAD, .groups = 1, .n = a->w.dim[0], .k = a->w.dim[1]};
   call.a = a->dy;
   call.b = a->w;
-  call.packed = a->packed;
   call.add = a->add;
   call.c = a->dx;
   return mk_cpu_gemm_run(stream, MK_OP_linear_dgrad, &call);
