@@ -13,23 +13,34 @@ typedef uint16_t mk_bf16;
 static inline size_t mk_dtype_bytes(mk_dtype dtype) {
   switch (dtype) {
     case MK_F64:
-    case MK_I64: return 8;
+    case MK_I64:
+      return 8;
     case MK_F32:
-    case MK_I32: return 4;
-    case MK_BF16: return 2;
-    default: return 1;
+    case MK_I32:
+      return 4;
+    case MK_BF16:
+      return 2;
+    default:
+      return 1;
   }
 }
 
 static inline const char *mk_dtype_name(mk_dtype dtype) {
   switch (dtype) {
-    case MK_F32: return "f32";
-    case MK_BF16: return "bf16";
-    case MK_F64: return "f64";
-    case MK_I32: return "i32";
-    case MK_I64: return "i64";
-    case MK_U8: return "u8";
-    default: return "?";
+    case MK_F32:
+      return "f32";
+    case MK_BF16:
+      return "bf16";
+    case MK_F64:
+      return "f64";
+    case MK_I32:
+      return "i32";
+    case MK_I64:
+      return "i64";
+    case MK_U8:
+      return "u8";
+    default:
+      return "?";
   }
 }
 
@@ -44,9 +55,8 @@ static inline float mk_bf16_to_f32(mk_bf16 value) {
 static inline mk_bf16 mk_f32_to_bf16(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof bits);
-  uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  uint32_t nan = (bits >> 16) | 0x40u;
-  return (mk_bf16)((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
+  uint32_t rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
+  return (mk_bf16)((value != value ? bits | 0x400000u : rounded) >> 16);
 }
 
 #endif

@@ -21,22 +21,22 @@ typedef struct head_view {
 } head_view;
 
 /* Gradient of pair i before RoPE and the clamp. */
-MK_INLINE void pair_before_rope(const head_view *v, int64_t i, float n1, float n2, mk_dtype dtype, mk_gain_kind kind,
-                                float *e1, float *e2) {
+MK_INLINE void pair_before_rope(const head_view *v, int64_t i, float n1, float n2, bool clipped, mk_dtype dtype,
+                                mk_gain_kind kind, float *e1, float *e2) {
   float d1 = mk_get(v->dout, dtype, i), d2 = mk_get(v->dout, dtype, v->half + i);
   float r1 = d1 * v->cosine[i] + d2 * v->sine[i], r2 = d2 * v->cosine[i] - d1 * v->sine[i];
-  *e1 = fabsf(n1 * mk_gain_get(v->gain, kind, i)) > v->clip ? 0.0f : r1;
-  *e2 = fabsf(n2 * mk_gain_get(v->gain, kind, v->half + i)) > v->clip ? 0.0f : r2;
+  *e1 = clipped && fabsf(n1 * mk_gain_get(v->gain, kind, i)) > v->clip ? 0.0f : r1;
+  *e2 = clipped && fabsf(n2 * mk_gain_get(v->gain, kind, v->half + i)) > v->clip ? 0.0f : r2;
 }
 
 /* Adds to the gain's gradient; returns sum(e * gain * n). */
-MK_INLINE float head_dot(const head_view *view, float *dgain, mk_dtype dtype, mk_gain_kind kind) {
+MK_INLINE float head_dot(const head_view *view, float *dgain, bool clipped, mk_dtype dtype, mk_gain_kind kind) {
   const head_view v = *view;
   float dot = 0;
 #pragma omp simd reduction(+ : dot)
   for (int64_t i = 0; i < v.half; i++) {
     float n1 = mk_get(v.x, dtype, i) * v.rstd, n2 = mk_get(v.x, dtype, v.half + i) * v.rstd, e1, e2;
-    pair_before_rope(&v, i, n1, n2, dtype, kind, &e1, &e2);
+    pair_before_rope(&v, i, n1, n2, clipped, dtype, kind, &e1, &e2);
     dgain[i] += e1 * n1;
     dgain[v.half + i] += e2 * n2;
     dot += e1 * n1 * mk_gain_get(v.gain, kind, i) + e2 * n2 * mk_gain_get(v.gain, kind, v.half + i);
@@ -44,12 +44,12 @@ MK_INLINE float head_dot(const head_view *view, float *dgain, mk_dtype dtype, mk
   return dot;
 }
 
-MK_INLINE void head_dx(const head_view *view, float mean, mk_dtype dtype, mk_gain_kind kind) {
+MK_INLINE void head_dx(const head_view *view, float mean, bool clipped, mk_dtype dtype, mk_gain_kind kind) {
   const head_view v = *view;
 #pragma omp simd
   for (int64_t i = 0; i < v.half; i++) {
     float n1 = mk_get(v.x, dtype, i) * v.rstd, n2 = mk_get(v.x, dtype, v.half + i) * v.rstd, e1, e2;
-    pair_before_rope(&v, i, n1, n2, dtype, kind, &e1, &e2);
+    pair_before_rope(&v, i, n1, n2, clipped, dtype, kind, &e1, &e2);
     mk_put(v.dx, dtype, i, v.rstd * (e1 * mk_gain_get(v.gain, kind, i) - n1 * mean));
     mk_put(v.dx, dtype, v.half + i, v.rstd * (e2 * mk_gain_get(v.gain, kind, v.half + i) - n2 * mean));
   }
@@ -77,7 +77,8 @@ MK_INLINE head_view view_of(const bwd_run *run, const mk_qk_block *block, int64_
   return v;
 }
 
-MK_INLINE void block_leaf(const bwd_run *run, int64_t token, float *dgain, mk_dtype dtype, mk_gain_kind kind) {
+MK_INLINE void block_leaf(const bwd_run *run, int64_t token, float *dgain, bool clipped, mk_dtype dtype,
+                          mk_gain_kind kind) {
   const mk_qk_norm_rope_bwd_args *a = run->a;
   mk_qk_block block = mk_qk_block_of(&a->shape, a->norm, run->which);
   int64_t hd = a->shape.head_dim, heads_per_group = block.group / hd;
@@ -85,11 +86,11 @@ MK_INLINE void block_leaf(const bwd_run *run, int64_t token, float *dgain, mk_dt
     float dot = 0;
     for (int64_t h = start; h < start + heads_per_group && kind != MK_GAIN_NONE; h++) {
       head_view v = view_of(run, &block, token, h, dtype, kind);
-      dot += head_dot(&v, dgain + h * hd % block.group, dtype, kind);
+      dot += head_dot(&v, dgain + h * hd % block.group, clipped, dtype, kind);
     }
     for (int64_t h = start; h < start + heads_per_group; h++) {
       head_view v = view_of(run, &block, token, h, dtype, kind);
-      head_dx(&v, dot / (float)block.group, dtype, kind);
+      head_dx(&v, dot / (float)block.group, clipped, dtype, kind);
     }
   }
 }
@@ -105,10 +106,10 @@ MK_INLINE void values_leaf(const mk_qk_norm_rope_bwd_args *a, int64_t token, mk_
   }
 }
 
-MK_INLINE void token_leaf(const bwd_run *run, int64_t first, int64_t count, float *dgain, mk_dtype dtype,
+MK_INLINE void token_leaf(const bwd_run *run, int64_t first, int64_t count, float *dgain, bool clipped, mk_dtype dtype,
                           mk_gain_kind kind) {
   for (int64_t t = first; t < first + count; t++) {
-    block_leaf(run, t, dgain, dtype, kind);
+    block_leaf(run, t, dgain, clipped, dtype, kind);
     if (run->which == 1) values_leaf(run->a, t, dtype);
   }
 }
@@ -116,7 +117,11 @@ MK_INLINE void token_leaf(const bwd_run *run, int64_t first, int64_t count, floa
 MK_VECTOR static void tokens_range(const void *args, int64_t first, int64_t count, float *dgain) {
   const bwd_run *run = args;
   mk_gain_kind kind = mk_gain_kind_of(run->a->norm, &run->a->q_gain);
-  MK_QK_DISPATCH(run->a->qkv.dtype, kind, token_leaf, run, first, count, dgain);
+  if (run->a->clip > 0) {
+    MK_QK_DISPATCH(run->a->qkv.dtype, kind, token_leaf, run, first, count, dgain, true);
+  } else {
+    MK_QK_DISPATCH(run->a->qkv.dtype, kind, token_leaf, run, first, count, dgain, false);
+  }
 }
 
 mk_status mk_qk_norm_rope_bwd_cpu(mk_stream *stream, const void *args) {
