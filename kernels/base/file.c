@@ -72,7 +72,8 @@ out:
 
 mk_status mk_folder_make(mk_context *ctx, const char *path) {
   char part[4096];
-  MK_CHECK(ctx, strlen(path) < sizeof part && path[0] != '\0', MK_ERR_IO, "folder name '%.100s' is empty or too long", path);
+  MK_CHECK(ctx, strlen(path) < sizeof part && path[0] != '\0', MK_ERR_IO, "folder name '%.100s' is empty or too long",
+           path);
   strcpy(part, path);
   for (char *slash = part + 1;; slash++) {
     if (*slash != '/' && *slash != '\0') continue;

@@ -22,8 +22,8 @@ mk_status mk_heap_alloc(mk_context *ctx, size_t bytes, void *out) {
 }
 
 mk_status mk_heap_array(mk_context *ctx, size_t count, size_t size, void *out) {
-  MK_CHECK(ctx, size == 0 || count <= SIZE_MAX / size, MK_ERR_MEMORY, "array of %zu x %zu bytes is too large",
-           count, size);
+  MK_CHECK(ctx, size == 0 || count <= SIZE_MAX / size, MK_ERR_MEMORY, "array of %zu x %zu bytes is too large", count,
+           size);
   return mk_heap_alloc(ctx, count * size, out);
 }
 
@@ -37,9 +37,7 @@ mk_status mk_heap_resize(mk_context *ctx, void *block, size_t bytes) {
   return MK_OK;
 }
 
-mk_status mk_heap_strdup(mk_context *ctx, const char *text, char **out) {
-  return mk_heap_printf(ctx, out, "%s", text);
-}
+mk_status mk_heap_strdup(mk_context *ctx, const char *text, char **out) { return mk_heap_printf(ctx, out, "%s", text); }
 
 mk_status mk_heap_printf(mk_context *ctx, char **out, const char *fmt, ...) {
   va_list args;

@@ -14,7 +14,8 @@ mk_status mk_heap_alloc(mk_context *ctx, size_t bytes, void *out);
 /* `count * size` bytes, zeroed; refuses overflow. */
 mk_status mk_heap_array(mk_context *ctx, size_t count, size_t size, void *out);
 
-/* Grows or shrinks *block (may point at NULL) to `bytes`; the new tail is not cleared. *block is unchanged on failure. */
+/* Grows or shrinks *block (may point at NULL) to `bytes`; the new tail is not cleared. *block is unchanged on failure.
+ */
 mk_status mk_heap_resize(mk_context *ctx, void *block, size_t bytes);
 
 /* Copy of a NUL-terminated text. */

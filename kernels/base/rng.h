@@ -12,8 +12,8 @@ typedef enum mk_rng_purpose {
   MK_RNG_ROUTER = 3,  /* random routing; sub = layer, index = (step, token, expert) folded */
   MK_RNG_SHUFFLE = 4, /* data order; sub = epoch */
   MK_RNG_TEST = 5,
-  MK_RNG_DELAY = 6,   /* delays of the cpu_async test device */
-  MK_RNG_LAUNCH = 7,  /* order of the suite's launches; sub = block */
+  MK_RNG_DELAY = 6,  /* delays of the cpu_async test device */
+  MK_RNG_LAUNCH = 7, /* order of the suite's launches; sub = block */
 } mk_rng_purpose;
 
 typedef struct mk_rng_block {

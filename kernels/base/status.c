@@ -6,19 +6,32 @@
 
 const char *mk_status_name(mk_status status) {
   switch (status) {
-    case MK_OK: return "ok";
-    case MK_ERR_ARG: return "argument";
-    case MK_ERR_CONFIG: return "config";
-    case MK_ERR_MEMORY: return "memory";
-    case MK_ERR_IO: return "io";
-    case MK_ERR_FORMAT: return "format";
-    case MK_ERR_DEVICE: return "device";
-    case MK_ERR_COMM: return "comm";
-    case MK_ERR_TIMEOUT: return "timeout";
-    case MK_ERR_UNSUPPORTED: return "unsupported";
-    case MK_ERR_MISMATCH: return "mismatch";
-    case MK_ERR_NUMERIC: return "numeric";
-    case MK_ERR_INTERRUPTED: return "interrupted";
+    case MK_OK:
+      return "ok";
+    case MK_ERR_ARG:
+      return "argument";
+    case MK_ERR_CONFIG:
+      return "config";
+    case MK_ERR_MEMORY:
+      return "memory";
+    case MK_ERR_IO:
+      return "io";
+    case MK_ERR_FORMAT:
+      return "format";
+    case MK_ERR_DEVICE:
+      return "device";
+    case MK_ERR_COMM:
+      return "comm";
+    case MK_ERR_TIMEOUT:
+      return "timeout";
+    case MK_ERR_UNSUPPORTED:
+      return "unsupported";
+    case MK_ERR_MISMATCH:
+      return "mismatch";
+    case MK_ERR_NUMERIC:
+      return "numeric";
+    case MK_ERR_INTERRUPTED:
+      return "interrupted";
   }
   return "unknown";
 }

@@ -16,13 +16,13 @@ extern "C" {
 typedef enum mk_status {
   MK_OK = 0,
   /* argument and configuration: nothing was started */
-  MK_ERR_ARG = -10,      /* a caller broke a contract (shape, dtype, range) */
-  MK_ERR_CONFIG = -11,   /* a file, flag or environment value is wrong */
+  MK_ERR_ARG = -10,    /* a caller broke a contract (shape, dtype, range) */
+  MK_ERR_CONFIG = -11, /* a file, flag or environment value is wrong */
   /* memory */
-  MK_ERR_MEMORY = -20,   /* budget or machine memory exhausted */
+  MK_ERR_MEMORY = -20, /* budget or machine memory exhausted */
   /* input and output */
-  MK_ERR_IO = -30,       /* read, write, open, disk full */
-  MK_ERR_FORMAT = -31,   /* a file is not what it should be, or is damaged */
+  MK_ERR_IO = -30,     /* read, write, open, disk full */
+  MK_ERR_FORMAT = -31, /* a file is not what it should be, or is damaged */
   /* device and communication */
   MK_ERR_DEVICE = -40,
   MK_ERR_COMM = -50,
@@ -52,10 +52,10 @@ typedef struct mk_error {
 /* What every layer carries instead of globals: who we are, the first error, the host heap's counters. */
 typedef struct mk_context {
   mk_error error;
-  int rank;                  /* for messages; 0 in one-process programs */
-  long long heap_calls;      /* host allocations so far */
-  long long heap_live;       /* blocks allocated and not yet freed */
-  long long heap_fail_at;    /* fault injection: this call (1-based) fails; 0 = never */
+  int rank;               /* for messages; 0 in one-process programs */
+  long long heap_calls;   /* host allocations so far */
+  long long heap_live;    /* blocks allocated and not yet freed */
+  long long heap_fail_at; /* fault injection: this call (1-based) fails; 0 = never */
 } mk_context;
 
 /* Short lower-case word for a status, e.g. "memory". Never NULL. */

@@ -14,7 +14,8 @@ mk_tensor mk_tensor_3d(mk_dtype dtype, int64_t d0, int64_t d1, int64_t d2) { ret
 int64_t mk_tensor_count(const mk_tensor *t) {
   if (t->n_dims == 0) return 0;
   int64_t count = 1;
-  for (int i = 0; i < t->n_dims; i++) count *= t->dim[i];
+  for (int i = 0; i < t->n_dims; i++)
+    count *= t->dim[i];
   return count;
 }
 

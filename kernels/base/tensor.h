@@ -17,7 +17,7 @@ typedef struct mk_tensor {
   int64_t dim[MK_MAX_DIMS]; /* unused dims are 1 */
   int n_dims;               /* 0 = the tensor is absent */
   mk_dtype dtype;
-  void *meta;               /* device-private (simulation: expert counts); NULL elsewhere */
+  void *meta; /* device-private (simulation: expert counts); NULL elsewhere */
 } mk_tensor;
 
 /* Shape without memory; dims beyond n_dims are ignored. */

@@ -18,9 +18,9 @@ extern "C" {
 typedef struct mk_arena {
   mk_device *dev;
   mk_memory category;
-  char *base;         /* NULL until committed */
-  size_t used_bytes;  /* of the running pass */
-  size_t peak_bytes;  /* highest use of the first pass, what commit allocates */
+  char *base;        /* NULL until committed */
+  size_t used_bytes; /* of the running pass */
+  size_t peak_bytes; /* highest use of the first pass, what commit allocates */
   bool committed;
 } mk_arena;
 

@@ -36,14 +36,14 @@ const char *mk_memory_name(mk_memory category);
 typedef enum mk_kernel { MK_KERNEL_AUTO, MK_KERNEL_NATIVE, MK_KERNEL_WIDENED } mk_kernel;
 
 typedef struct mk_device_config {
-  const char *name;      /* "cpu", "cpu_async", "ref", "cuda", "sim" */
-  int threads;           /* cpu: OpenMP threads of this rank; 0 = all that OpenMP gives */
-  mk_kernel kernel;      /* AUTO decides by CPU feature, never by timing */
-  size_t budget_bytes;   /* allocations beyond it fail with MK_ERR_MEMORY; 0 = no limit */
-  bool guard;            /* keep device memory PROT_NONE outside ops, copies and calls (test mode) */
-  bool profile;          /* time every op (cpu: host clock around each launch) */
-  uint64_t seed;         /* cpu_async: seed of the random delays */
-  int ordinal;           /* cuda: which of the GPUs that this process sees, counted from 0 */
+  const char *name;    /* "cpu", "cpu_async", "ref", "cuda", "sim" */
+  int threads;         /* cpu: OpenMP threads of this rank; 0 = all that OpenMP gives */
+  mk_kernel kernel;    /* AUTO decides by CPU feature, never by timing */
+  size_t budget_bytes; /* allocations beyond it fail with MK_ERR_MEMORY; 0 = no limit */
+  bool guard;          /* keep device memory PROT_NONE outside ops, copies and calls (test mode) */
+  bool profile;        /* time every op (cpu: host clock around each launch) */
+  uint64_t seed;       /* cpu_async: seed of the random delays */
+  int ordinal;         /* cuda: which of the GPUs that this process sees, counted from 0 */
 } mk_device_config;
 
 /* Work of one op call for a roofline: flops and bytes to and from memory; `gemm` picks the GEMM peak. */
@@ -66,25 +66,25 @@ enum { MK_MAX_ARGS_BYTES = 2048, MK_LAUNCH_RING = 64 };
 
 typedef struct mk_op_stats {
   int64_t calls;
-  double seconds;  /* profile mode only */
+  double seconds; /* profile mode only */
   double flops;
   double bytes;
-  double bound_s;  /* profile mode with a roofline: sum over calls of max(flops / peak, bytes / bandwidth) */
+  double bound_s; /* profile mode with a roofline: sum over calls of max(flops / peak, bytes / bandwidth) */
 } mk_op_stats;
 
 /* Measured rates of the machine, for the bound; zero = unknown. */
 typedef struct mk_roofline {
-  double gemm_flops;         /* FLOP/s of the GEMM kernel in use */
-  double other_flops;        /* FLOP/s of everything else */
+  double gemm_flops;  /* FLOP/s of the GEMM kernel in use */
+  double other_flops; /* FLOP/s of everything else */
   double bytes_per_s;
 } mk_roofline;
 
 /* What a device is, for records. */
 typedef struct mk_device_info {
-  char text[256];    /* one line with all of it */
-  char isa[32];      /* best instruction set that matters */
-  char kernel[32];   /* GEMM kernel for BF16: native or widened */
-  char library[64];  /* GEMM library and version */
+  char text[256];   /* one line with all of it */
+  char isa[32];     /* best instruction set that matters */
+  char kernel[32];  /* GEMM kernel for BF16: native or widened */
+  char library[64]; /* GEMM library and version */
   int threads;
 } mk_device_info;
 
@@ -116,19 +116,19 @@ typedef struct mk_device_ops {
 /* Base of every backend's device (first member of its struct). Read-only outside kernels/device. */
 struct mk_device {
   const mk_device_ops *ops;
-  const mk_op_fn *table;            /* indexed by mk_op_id */
+  const mk_op_fn *table; /* indexed by mk_op_id */
   mk_context *ctx;
   mk_device_config config;
   size_t used_bytes[MK_MEM_COUNT];
-  size_t peak_bytes[MK_MEM_COUNT];  /* peak of each category by itself */
+  size_t peak_bytes[MK_MEM_COUNT]; /* peak of each category by itself */
   size_t peak_total_bytes;
-  int64_t alloc_calls;              /* device allocations since creation */
-  int64_t host_waits;               /* host waits inside steps */
+  int64_t alloc_calls; /* device allocations since creation */
+  int64_t host_waits;  /* host waits inside steps */
   int64_t launches;
-  double call_s;                    /* time in stream calls (communication); 0 where a backend does not measure it */
-  mk_op_id ring[MK_LAUNCH_RING];    /* last launches, for error messages */
+  double call_s;                 /* time in stream calls (communication); 0 where a backend does not measure it */
+  mk_op_id ring[MK_LAUNCH_RING]; /* last launches, for error messages */
   mk_op_stats stats[MK_OP_COUNT];
-  mk_roofline roofline;             /* set by the caller before profiling */
+  mk_roofline roofline; /* set by the caller before profiling */
 };
 
 struct mk_stream {

@@ -3,6 +3,7 @@
 #ifndef KERNELS_OPS_OP_LIST_H
 #define KERNELS_OPS_OP_LIST_H
 
+/* clang-format off */
 #define MK_OP_LIST(X) \
   X(embedding_fwd) X(embedding_bwd) \
   X(rmsnorm_fwd) X(rmsnorm_bwd) \
@@ -26,5 +27,6 @@ typedef enum mk_op_id {
 #undef X
   MK_OP_COUNT
 } mk_op_id;
+/* clang-format on */
 
 #endif

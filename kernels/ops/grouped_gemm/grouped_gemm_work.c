@@ -23,8 +23,8 @@ mk_work mk_grouped_gemm_dgrad_work(const void *args, int64_t rows) {
 
 mk_work mk_grouped_gemm_wgrad_work(const void *args, int64_t rows) {
   const mk_grouped_gemm_wgrad_args *a = args;
-  return (mk_work){
-      .flops = flops(&a->dy, rows, &a->dw),
-      .bytes = (a->overwrite ? 1 : 2) * mk_work_bytes(&a->dw) + mk_work_row_bytes(&a->dy, rows) + mk_work_row_bytes(&a->x, rows),
-      .gemm = true};
+  return (mk_work){.flops = flops(&a->dy, rows, &a->dw),
+                   .bytes = (a->overwrite ? 1 : 2) * mk_work_bytes(&a->dw) + mk_work_row_bytes(&a->dy, rows) +
+                            mk_work_row_bytes(&a->x, rows),
+                   .gemm = true};
 }

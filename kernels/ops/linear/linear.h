@@ -32,9 +32,9 @@ typedef struct mk_linear_dgrad_args {
 } mk_linear_dgrad_args;
 
 typedef struct mk_linear_wgrad_args {
-  mk_tensor dy; /* [T,N] */
-  mk_tensor x;  /* [T,K] */
-  mk_tensor dw; /* in/out f32 [N,K], accumulated: dw += dy^T x */
+  mk_tensor dy;      /* [T,N] */
+  mk_tensor x;       /* [T,K] */
+  mk_tensor dw;      /* in/out f32 [N,K], accumulated: dw += dy^T x */
   int32_t overwrite; /* 1: dw = dy^T x, as if it had been zero (a first microbatch needs no clearing) */
 } mk_linear_wgrad_args;
 

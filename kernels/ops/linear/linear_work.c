@@ -26,8 +26,8 @@ mk_work mk_linear_dgrad_work(const void *args, int64_t rows) {
 
 mk_work mk_linear_wgrad_work(const void *args, int64_t rows) {
   const mk_linear_wgrad_args *a = args;
-  return (mk_work){
-      .flops = 2 * mk_work_rows(&a->dy, rows) * (double)mk_tensor_count(&a->dw),
-      .bytes = (a->overwrite ? 1 : 2) * mk_work_bytes(&a->dw) + mk_work_row_bytes(&a->dy, rows) + mk_work_row_bytes(&a->x, rows),
-      .gemm = true};
+  return (mk_work){.flops = 2 * mk_work_rows(&a->dy, rows) * (double)mk_tensor_count(&a->dw),
+                   .bytes = (a->overwrite ? 1 : 2) * mk_work_bytes(&a->dw) + mk_work_row_bytes(&a->dy, rows) +
+                            mk_work_row_bytes(&a->x, rows),
+                   .gemm = true};
 }

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Stands in for moemark-trainer: writes canned records and ends as $FAKE_<experts> says (experts from run.json), else
 # $FAKE; ranks above 0 end as $FAKE_RANK1 says. Ends: ok oom nonfinite crash segv silent stopped orphans noend lie garbage slow selfkill config big:<MiB>.
+# shellcheck disable=SC2154 # eval sets mode, params, flops and time
 while [ $# -gt 0 ]; do
   case $1 in
     --config) config=$2; shift 2 ;;

@@ -82,7 +82,8 @@ static void poison(fixture *f, const char *name) {
   mt_param *p = mt_params_by_name(&f->t->model->params, name);
   double *values = malloc((size_t)p->count * sizeof *values);
   tiny_ok(&f->ctx, mt_trainer_read(f->t, name, MT_VALUE_WEIGHT, values), "read");
-  for (int64_t i = 0; i < p->count; i += 7) values[i] = NAN; /* some row of a table that few tokens use */
+  for (int64_t i = 0; i < p->count; i += 7)
+    values[i] = NAN; /* some row of a table that few tokens use */
   tiny_ok(&f->ctx, mt_trainer_write(f->t, name, values), "write");
   tiny_ok(&f->ctx, mt_trainer_weights_changed(f->t), "pack");
   free(values);
