@@ -28,7 +28,6 @@ typedef struct mk_gemm_call {
   int64_t groups, n, k;
   mk_tensor a;      /* x (fwd) or dy */
   mk_tensor b;      /* w [groups,n,k] (fwd, dgrad) or x (wgrad) */
-  mk_tensor packed; /* optional copy of w made by mk_cpu_gemm_pack */
   mk_tensor add;    /* optional, dtype of c, may alias c; not for wgrad */
   mk_tensor c;
   mk_tensor offsets; /* i32 [groups+1]; absent: one group of all rows */
