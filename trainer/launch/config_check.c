@@ -73,7 +73,8 @@ static mk_status check_built(mk_context *ctx, const mt_config *c) {
   MK_CHECK(ctx, mt_config_ep(c) == 1 || c->ep_transport == MT_EP_BLOCK, MK_ERR_UNSUPPORTED,
            "ep_transport: only block is built yet");
   MK_CHECK(ctx, c->precision != MT_MXFP8, MK_ERR_UNSUPPORTED, "precision: mxfp8 is not built yet; use bf16 or fp32");
-  MK_CHECK(ctx, c->recompute == MT_RECOMPUTE_NONE, MK_ERR_UNSUPPORTED, "recompute: only none is built yet");
+  MK_CHECK(ctx, c->recompute != MT_RECOMPUTE_SELECTIVE, MK_ERR_UNSUPPORTED,
+           "recompute: selective is not built yet; use none or full");
   MK_CHECK(ctx, c->routing != MK_ROUTING_REPLAY, MK_ERR_UNSUPPORTED,
            "routing: replay is a test mode of the trainer library");
   MK_CHECK(ctx, c->precision != MT_FP64 || strcmp(c->device, "ref") == 0, MK_ERR_UNSUPPORTED,

@@ -20,7 +20,7 @@ static mk_status chunk_run(mt_model *m, const mt_pass *pass, int64_t first, int6
   MK_TRY(ctx, mk_cross_entropy(p->stream, &(mk_cross_entropy_args){.logits = logits,
                                                                    .labels = mk_tensor_slice(&m->labels, first, rows),
                                                                    .state = m->state,
-                                                                   .sums = p->train ? m->sums : m->eval_sums,
+                                                                   .sums = mt_pass_sums(m, p),
                                                                    .losses = mk_tensor_as_2d(&flat, 2, rows),
                                                                    .z_weight = (float)m->cfg->z_weight,
                                                                    .with_grad = p->train}));

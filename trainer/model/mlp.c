@@ -41,7 +41,8 @@ static mk_status routed_forward(mt_model *m, const mt_pass *p, mt_layer *l, cons
     MK_TRY(ctx, shared_forward(m, p, l, x, &shared));
   }
   MK_TRY(ctx, mt_router_forward(m, p, l, x));
-  MK_TRY(ctx, m->ep->ops->dispatch(m->ep, p->stream, &a->ep, x, p->train ? &m->sums : &m->eval_sums));
+  mk_tensor sums = mt_pass_sums(m, p);
+  MK_TRY(ctx, m->ep->ops->dispatch(m->ep, p->stream, &a->ep, x, &sums));
   MK_TRY(ctx, mt_experts_forward(m, p, l));
   const mk_tensor *expert_out = m->ep->ranks == 1 ? &a->ep.returned : &m->scratch.expert_out;
   return m->ep->ops->combine(m->ep, p->stream, &a->ep, expert_out, &shared, &a->out);

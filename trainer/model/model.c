@@ -85,12 +85,24 @@ static mk_status unit_done(const mt_pass *p, int unit) {
   return p->unit_done == NULL ? MK_OK : p->unit_done(p->user, unit);
 }
 
+/* Recompute: the layer's activations once more from its stream. Random routing draws the same numbers again, because
+ * they are keyed by token; rows travel again (Chen et al. 2016, arXiv 1604.06174). */
+static mk_status replay_layer(mt_model *m, const mt_pass *p, int i) {
+  mt_layer *l = &m->layer[i];
+  mt_pass replay = *p;
+  replay.replay = true;
+  mk_tensor pending = {0}, stream = *stream_after(m, i);
+  MK_TRY(m->ctx, mt_attention_forward(m, &replay, l, &l->x, &pending));
+  return mt_mlp_forward(m, &replay, l, &stream, &pending);
+}
+
 static mk_status backward(mt_model *m, const mt_pass *p) {
   mk_context *ctx = m->ctx;
   MK_TRY(ctx, balance_loss(m, p));
   MK_TRY(ctx, unit_done(p, m->params.units - 1));
   for (int i = (int)m->cfg->layers - 1; i >= 0; i--) {
     mt_layer *l = &m->layer[i];
+    if (m->cfg->recompute == MT_RECOMPUTE_FULL) MK_TRY(ctx, replay_layer(m, p, i));
     MK_TRY(ctx, mt_mlp_backward(m, p, l));
     MK_TRY(ctx, mt_attention_backward(m, p, l));
     MK_TRY(ctx, unit_done(p, l->unit));

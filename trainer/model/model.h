@@ -111,6 +111,7 @@ typedef struct mt_model {
 typedef struct mt_pass {
   mk_stream *stream;
   bool train;           /* false: evaluation; no gradients, no trace in the step's sums */
+  bool replay;          /* forward again for the backward pass (recompute): nothing is counted twice */
   bool first;           /* first microbatch of the step: GEMM weight gradients are overwritten, not added to */
   int64_t first_token;  /* global index of token 0 inside the step (keys random routing) */
   int64_t microbatches; /* of all ranks in the step: the hf balance loss is their mean */
@@ -136,6 +137,12 @@ mk_status mt_model_pack(mt_model *model, mk_stream *stream);
 
 /* Forward and, when pass->train, backward of the microbatch in model->ids / labels; gradients are accumulated. */
 mk_status mt_model_run(mt_model *model, const mt_pass *pass);
+
+/* Where a forward pass adds its sums: the step's, or, in evaluation and recompute, sums that nobody reads as the
+ * step's. */
+static inline mk_tensor mt_pass_sums(const mt_model *m, const mt_pass *p) {
+  return p->train && !p->replay ? m->sums : m->eval_sums;
+}
 
 /* Parts, one file each; shapes in the files. */
 mk_status mt_embedding_forward(mt_model *m, const mt_pass *p, mk_tensor *y);

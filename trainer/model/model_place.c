@@ -123,6 +123,30 @@ static void place_step(const placer *w) {
   put2(w->work, &m->step_counts, MK_I64, m->moe_layers, c->experts);
 }
 
+/* The same tensors as another layer of the same kind; what the host keeps for the exchange stays the layer's own. */
+static void share_layer(mt_layer *l, const mt_layer *from) {
+  mt_ep_layer host = l->mlp.ep;
+  l->x_mid = from->x_mid;
+  l->attn = from->attn;
+  l->mlp = from->mlp;
+  l->mlp.ep.send_rows = host.send_rows;
+  l->mlp.ep.recv_rows = host.recv_rows;
+  l->mlp.ep.n_recv = host.n_recv;
+}
+
+/* With full recompute only a layer's stream outlives its forward pass: layers of one kind share the rest. */
+static void place_layer(const placer *w, mt_layer *l) {
+  bool dense = l->moe < 0;
+  int first_of_kind = dense ? 0 : (int)w->m->cfg->dense_layers;
+  if (w->m->cfg->recompute == MT_RECOMPUTE_FULL && l->unit - 1 > first_of_kind) {
+    share_layer(l, &w->m->layer[first_of_kind]);
+    return;
+  }
+  put2(w->act, &l->x_mid, w->c, w->m->tokens, w->m->cfg->d_model);
+  place_attention(w, &l->attn);
+  place_mlp(w, &l->mlp, dense);
+}
+
 void mt_model_place(mt_model *m, mk_arena *arenas) {
   placer w = {.m = m,
               .act = &arenas[MK_MEM_ACTIVATIONS],
@@ -137,9 +161,7 @@ void mt_model_place(mt_model *m, mk_arena *arenas) {
   for (int i = 0; i < m->cfg->layers; i++) {
     mt_layer *l = &m->layer[i];
     put2(w.act, &l->x, w.c, m->tokens, m->cfg->d_model);
-    put2(w.act, &l->x_mid, w.c, m->tokens, m->cfg->d_model);
-    place_attention(&w, &l->attn);
-    place_mlp(&w, &l->mlp, l->moe < 0);
+    place_layer(&w, l);
   }
   place_scratch(&w);
   place_head(&w);

@@ -23,7 +23,8 @@ mk_status mt_router_forward(mt_model *m, const mt_pass *p, mt_layer *l, const mk
   mk_context *ctx = m->ctx;
   mt_mlp *a = &l->mlp;
   mk_tensor none = {0};
-  mk_tensor step_counts = p->train ? mk_tensor_slice(&m->step_counts, l->moe * m->cfg->experts, m->cfg->experts) : none;
+  bool counted = p->train && !p->replay;
+  mk_tensor step_counts = counted ? mk_tensor_slice(&m->step_counts, l->moe * m->cfg->experts, m->cfg->experts) : none;
   mk_tensor counts = layer_slice(&m->counts, l->moe);
   MK_TRY(ctx, mt_linear_forward(m, p, l->unit, MT_PARAM_ROUTER, x, &a->logits));
   MK_TRY(ctx, mk_router_fwd(p->stream, &(mk_router_fwd_args){.logits = a->logits,
@@ -32,14 +33,14 @@ mk_status mt_router_forward(mt_model *m, const mt_pass *p, mt_layer *l, const mk
                                                              .idx = a->ep.idx,
                                                              .weights = a->ep.weights,
                                                              .lse = a->lse,
-                                                             .sums = p->train ? m->sums : m->eval_sums,
+                                                             .sums = mt_pass_sums(m, p),
                                                              .config = config_of(m, p, l)}));
   MK_TRY(ctx, mk_route_count(p->stream, &(mk_route_count_args){.idx = a->ep.idx,
                                                                .counts = counts,
                                                                .position = a->ep.position,
                                                                .total = a->ep.total,
                                                                .step_counts = step_counts}));
-  if (!p->train) return MK_OK;
+  if (!counted) return MK_OK;
   return mk_load_balance_stats(p->stream,
                                &(mk_load_balance_stats_args){.scores = a->scores,
                                                              .score_sum = layer_slice(&m->score_sum, l->moe),

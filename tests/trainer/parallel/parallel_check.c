@@ -2,7 +2,8 @@
  * same routes, loss, gradients and, after three steps, parameters. Started under mpirun:
  *   parallel_check <row>...   row = shard:ep:precision:device:reduce, e.g. dist_opt:2:fp32:cpu:all_reduce
  * Every rank runs the one-rank twin itself and compares what it owns. A row that begins with `bits=` compares, bit for
- * bit, with the same layout on the cpu device instead: cpu is a rerun, cpu_async a missing wait, guard a host read.
+ * bit, with the same layout on the cpu device instead: cpu is a rerun, cpu_async a missing wait, guard a host read;
+ * `recompute=` compares full recompute with none.
  * A failure prints row, tensor, index, expected, got. */
 #include <math.h>
 #include <stdio.h>
@@ -173,6 +174,7 @@ static void check_bits(pair *p, const mt_config *c, mt_comm *world) {
   mt_config twin = *c;
   snprintf(twin.device, sizeof twin.device, "cpu");
   twin.guard = false;
+  twin.recompute = MT_RECOMPUTE_NONE;
   double *expected = train_and_read(&p->ctx, &twin, world, p->name, &count);
   double *got = train_and_read(&p->ctx, c, world, p->name, &count);
   for (int64_t i = 0; i < count && p->failures == 0; i++) {
@@ -213,12 +215,17 @@ int main(int argc, char **argv) {
   tiny_ok(&self_ctx, mt_comm_self_create(&self_ctx, &self), "self");
   for (int i = 1; i < argc; i++) {
     bool bits = strncmp(argv[i], "bits=", 5) == 0;
-    row r = parse_row(bits ? argv[i] + 5 : argv[i]);
+    bool recompute = strncmp(argv[i], "recompute=", 10) == 0;
+    row r = parse_row(bits || recompute ? strchr(argv[i], '=') + 1 : argv[i]);
     pair p = {.ctx = {.rank = world->rank}, .one_ctx = {.rank = world->rank}, .name = argv[i]};
     p.tolerance = strcmp(r.precision, "fp32") == 0 ? 1e-5 : 2e-2;
     mt_config c = config_of(&p.ctx, &r, world->size);
-    if (bits) {
-      check_bits(&p, &c, world);
+    c.recompute = recompute ? MT_RECOMPUTE_FULL : MT_RECOMPUTE_NONE;
+    if (bits || recompute) {
+      for (int norm = MT_NORM_REORDERED; norm <= MT_NORM_PRE; norm++) {
+        c.norm = (mt_norm_placement)norm;
+        check_bits(&p, &c, world);
+      }
     } else {
       check_row(&p, &c, world, self);
     }
