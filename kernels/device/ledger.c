@@ -28,7 +28,8 @@ static const char *describe_use(const mk_device *dev, char *text, size_t bytes) 
   return used > 0 ? text : "nothing yet";
 }
 
-mk_status mk_device_charge(mk_device *dev, mk_memory category, size_t bytes) {
+/* May `bytes` more be taken? */
+static mk_status admit(mk_device *dev, mk_memory category, size_t bytes) {
   char use[256];
   size_t total = used_total(dev);
   size_t budget = dev->config.budget_bytes;
@@ -37,9 +38,19 @@ mk_status mk_device_charge(mk_device *dev, mk_memory category, size_t bytes) {
            "out of device memory: %s needs %zu bytes, but %zu of the budget of %zu are in use (%s); "
            "lower the batch, shard more, or raise the budget",
            mk_memory_name(category), bytes, total, budget, describe_use(dev, use, sizeof use));
+  return MK_OK;
+}
+
+static void take(mk_device *dev, mk_memory category, size_t bytes) {
   dev->used_bytes[category] += bytes;
+  size_t total = used_total(dev);
   if (dev->used_bytes[category] > dev->peak_bytes[category]) dev->peak_bytes[category] = dev->used_bytes[category];
-  if (total + bytes > dev->peak_total_bytes) dev->peak_total_bytes = total + bytes;
+  if (total > dev->peak_total_bytes) dev->peak_total_bytes = total;
+}
+
+mk_status mk_device_charge(mk_device *dev, mk_memory category, size_t bytes) {
+  MK_TRY(dev->ctx, admit(dev, category, bytes));
+  take(dev, category, bytes);
   return MK_OK;
 }
 
@@ -53,16 +64,13 @@ void mk_device_discharge(mk_device *dev, mk_memory category, size_t bytes) {
 }
 
 mk_status mk_device_alloc(mk_device *dev, mk_memory category, size_t bytes, void **out) {
-  MK_TRY(dev->ctx, mk_device_charge(dev, category, bytes));
   void *block = NULL;
+  MK_TRY(dev->ctx, admit(dev, category, bytes));
   if (bytes > 0) {
-    mk_status st = dev->ops->alloc(dev, bytes, &block);
-    if (st != MK_OK) {
-      mk_device_discharge(dev, category, bytes);
-      return mk_trace(dev->ctx, st, __FILE__, __LINE__);
-    }
+    MK_TRY(dev->ctx, dev->ops->alloc(dev, bytes, &block));
     dev->alloc_calls += 1;
   }
+  take(dev, category, bytes);
   *out = block;
   return MK_OK;
 }
