@@ -5,7 +5,7 @@
 source "$(dirname "$0")/lint.sh"
 
 lint_check() {
-  local table=$lint_home/foreign.txt
+  local table=$LINT_HOME/foreign.txt
   [ ! -f foreign.txt ] || table=foreign.txt # a planted tree brings its own
   lint_code '\.(c|h|cu|cuh)$' | awk -v table="$table" '
     function trim(s) { gsub(/^[ \t]+|[ \t]+$/, "", s); return s }

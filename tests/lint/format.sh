@@ -13,7 +13,7 @@ lint_check() {
 }
 
 lint_self_test() {
-  cp "$lint_home/../../.clang-format" .
+  cp "$LINT_HOME/../../.clang-format" .
   plant a.c 'int f(int a) { return a; }'
   expect_clean
   plant b.c 'int f(int a)' '{' 'return  a;' '}'

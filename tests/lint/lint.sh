@@ -10,11 +10,11 @@ set -euo pipefail
 export LC_ALL=C
 
 lint_name=$(basename "$0" .sh)
-lint_home=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-lint_self=$lint_home/$lint_name.sh
+LINT_HOME=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+lint_self=$LINT_HOME/$lint_name.sh
 
 lint_skip() {
-  echo "lint.$lint_name: skipped: $*"
+  echo "lint.$lint_name: skipped: $*" >&2
   exit 77
 }
 
@@ -43,7 +43,7 @@ lint_code() {
   local files
   mapfile -t files < <(lint_files "$1")
   [ ${#files[@]} -gt 0 ] || return 0
-  awk -f "$lint_home/code.awk" "${files[@]}"
+  awk -f "$LINT_HOME/code.awk" "${files[@]}"
 }
 
 # lint_code_grep ERE FILES_ERE: lines of lint_code whose code matches.
@@ -128,8 +128,8 @@ lint_main() {
     echo "lint.$lint_name: self test passed"
     return
   fi
-  cd "${1:-$lint_home/../..}"
-  local exceptions=$lint_home/exceptions.txt
+  cd "${1:-$LINT_HOME/../..}"
+  local exceptions=$LINT_HOME/exceptions.txt
   [ -z "${LINT_PLANTED:-}" ] || exceptions=
   lint_run "$exceptions"
 }

@@ -14,6 +14,10 @@
 #include "trainer/model/params.h"
 #include "trainer/parallel/ep.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Saved for the backward pass of one layer's attention branch. Q = (H+2G)*hd. */
 typedef struct mt_attention {
   mk_tensor in;       /* c [T,D]   N(x); absent when reordered (the branch reads the stream) */
@@ -163,5 +167,9 @@ mk_status mt_linear_forward(mt_model *m, const mt_pass *p, int unit, mt_param_ro
                             const mk_tensor *y);
 mk_status mt_linear_backward(mt_model *m, const mt_pass *p, int unit, mt_param_role role, const mk_tensor *x,
                              const mk_tensor *dy, const mk_tensor *add, const mk_tensor *dx);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -14,6 +14,10 @@
 #include "trainer/comm/mesh.h"
 #include "trainer/launch/config.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef enum mt_param_role {
   MT_PARAM_EMBED,
   MT_PARAM_EMBED_NORM,
@@ -92,5 +96,9 @@ void mt_params_place(mt_params *params, mk_device *dev, const mt_config *cfg, mk
 /* dtype of activations and compute copies; of gradients and statistics. */
 mk_dtype mt_compute_dtype(const mt_config *cfg);
 mk_dtype mt_master_dtype(const mt_config *cfg);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

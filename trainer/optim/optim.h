@@ -5,6 +5,10 @@
 #include "trainer/comm/mesh.h"
 #include "trainer/model/model.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum { MT_TIME_SLOTS = 4 };
 
 /* Per-step reductions and the update. One small all-reduce a step carries everything that ranks must agree on or tell
@@ -41,5 +45,9 @@ mk_status mt_optim_reduce(mt_optim *optim, mk_stream *stream);
 
 /* AdamW on the own shards; clears the gradients that the next step will add to. */
 mk_status mt_optim_update(mt_optim *optim, mk_stream *stream);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -14,6 +14,10 @@
 #include "trainer/comm/comm.h"
 #include "trainer/launch/config.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct mt_ep mt_ep;
 
 /* Per MoE layer: routing and what the exchange saves for the backward pass. N = rows_max, c = compute dtype. */
@@ -82,5 +86,9 @@ void mt_ep_place(mt_ep *ep, mk_arena *comm_arena);
 
 extern const mt_ep_ops mt_ep_local_ops;
 extern const mt_ep_ops mt_ep_block_ops;
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -10,6 +10,10 @@
 #include "trainer/comm/mesh.h"
 #include "trainer/model/params.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct mt_sharding mt_sharding;
 
 typedef struct mt_sharding_ops {
@@ -70,5 +74,9 @@ int64_t mt_gradient_bytes(const mt_params *params, const mt_config *cfg, const m
 int64_t mt_state_bytes(const mt_params *params, const mt_config *cfg);
 
 extern const mt_sharding_ops mt_none_ops, mt_ddp_ops, mt_dist_opt_ops;
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -1,0 +1,8 @@
+cmake_minimum_required(VERSION 3.25)
+project(consumer LANGUAGES C CXX)
+set(CMAKE_CXX_STANDARD 17)
+find_package(moemark 0.1 REQUIRED)
+add_executable(consumer_c consumer.c)
+target_link_libraries(consumer_c PRIVATE moemark::trainer)
+add_executable(consumer_cpp consumer.cpp)
+target_link_libraries(consumer_cpp PRIVATE moemark::trainer)
