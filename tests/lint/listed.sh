@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every source is built: its name stands in a CMakeLists.txt of its folder or one above, or it is part of an op
+# Every source is built: its name stands in a CMakeLists.txt or .cmake file of its folder or one above, or it belongs to an op
 # (mk_add_op of kernels/ops/CMakeLists.txt takes <op>.c and its _work, _ref, _cpu and _cuda files by name).
 source "$(dirname "$0")/lint.sh"
 
@@ -19,7 +19,7 @@ lint_check() {
         base=${base%.c} ;;
     esac
     while [ $found = no ]; do
-      ! grep -qF -- "$base" "$folder/CMakeLists.txt" 2> /dev/null || found=yes
+      ! grep -qF -- "$base" "$folder"/CMakeLists.txt "$folder"/*.cmake 2> /dev/null || found=yes
       [ "$folder" != "${folder%/*}" ] || break
       folder=${folder%/*}
     done
