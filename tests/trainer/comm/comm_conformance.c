@@ -1,5 +1,6 @@
-/* Conformance of a communication backend: `comm_conformance self|mpi cpu|cpu_async`. All tests of all files in one
- * process, because MPI starts once; a rank that fails ends the others. */
+/* Conformance of a communication backend: `comm_conformance self|mpi cpu|cpu_async`, and `comm_conformance_nccl nccl
+ * ..` with the NCCL backend over a mock. All tests of all files in one process, because MPI starts once; a rank that
+ * fails ends the others. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,8 @@ static int count_failures(void) {
   suite_add_tcase(suite, cases_exchange());
   suite_add_tcase(suite, cases_window());
   suite_add_tcase(suite, cases_fault());
+  TCase *own = fx_world_cases();
+  if (own != NULL) suite_add_tcase(suite, own);
   SRunner *runner = srunner_create(suite);
   srunner_set_fork_status(runner, CK_NOFORK);
   srunner_run_all(runner, CK_NORMAL);
@@ -22,7 +25,7 @@ static int count_failures(void) {
 
 int main(int argc, char **argv) {
   if (argc != 3) {
-    fprintf(stderr, "usage: comm_conformance self|mpi cpu|cpu_async\n");
+    fprintf(stderr, "usage: %s self|mpi|nccl cpu|cpu_async\n", argv[0]);
     return 2;
   }
   if (fx_open(argv[1], argv[2], 60) != MK_OK) {

@@ -1,10 +1,6 @@
 /* See comm_fixture.h. */
 #include "tests/trainer/comm/comm_fixture.h"
 
-#include <string.h>
-
-#include "trainer/comm/comm_mpi_testing.h"
-
 static fixture the_fixture;
 static double the_want[FX_MAX_ELEMENTS];
 
@@ -12,32 +8,22 @@ fixture *fx(void) { return &the_fixture; }
 
 double *fx_want(void) { return the_want; }
 
-static mk_status open_variants(fixture *f, bool mpi) {
+mk_status fx_open(const char *backend, const char *device, double timeout_s) {
+  fixture *f = &the_fixture;
+  f->guard = true;
+  f->device = device;
+  MK_TRY(&f->ctx, fx_world_open(f, backend, timeout_s));
   mt_comm *world = f->comm[FX_WORLD];
   MK_TRY(&f->ctx, mt_comm_split(world, 0, world->rank, "cut", &f->comm[FX_CUT]));
   MK_TRY(&f->ctx, mt_comm_split(world, 0, -world->rank, "reversed", &f->comm[FX_REVERSED]));
   MK_TRY(&f->ctx, mt_comm_split(world, world->rank % 2, world->rank, "parity", &f->comm[FX_PARITY]));
-  if (!mpi) return MK_OK;
-  mt_comm_mpi_set_piece_bytes(f->comm[FX_CUT], 24);
-  mt_comm_mpi_set_lane_bytes(f->comm[FX_CUT], 64);
-  return MK_OK;
-}
-
-mk_status fx_open(const char *backend, const char *device, double timeout_s) {
-  fixture *f = &the_fixture;
-  f->guard = true;
-  bool mpi = strcmp(backend, "mpi") == 0;
-  f->device = device;
-  mt_comm_mpi_config config = {.threaded = strcmp(device, "cpu_async") == 0, .timeout_s = timeout_s};
-  mt_comm **world = &f->comm[FX_WORLD];
-  MK_TRY(&f->ctx, mpi ? mt_comm_mpi_create(&f->ctx, &config, world) : mt_comm_self_create(&f->ctx, world));
-  MK_TRY(&f->ctx, open_variants(f, mpi));
-  return MK_OK;
+  return fx_world_tune(f);
 }
 
 void fx_close(void) {
   for (int i = FX_VARIANTS - 1; i >= 0; i--)
     mt_comm_destroy(the_fixture.comm[i]);
+  fx_world_close(&the_fixture);
 }
 
 void fx_ok(mk_status st, const char *what) {
@@ -48,6 +34,7 @@ void fx_bench_open(test_bench *b) {
   mk_device_config config = {
       .name = fx()->device, .threads = 1, .guard = fx()->guard, .seed = (uint64_t)fx()->ctx.rank};
   test_bench_open(b, &config, 1, false);
+  fx_world_adapt(b->dev);
 }
 
 mk_tensor fx_tensor(test_bench *b, const char *name, mk_dtype dtype, int64_t n, int rank, int64_t first) {

@@ -30,7 +30,8 @@ typedef struct fixture {
 /* The one fixture of the program: MPI starts once a process. */
 fixture *fx(void);
 
-/* backend "self" or "mpi". Ends the program's work with a message when the world cannot be made. */
+/* backend "self" or "mpi", or "nccl" in the program that has the NCCL mock. Ends the program's work with a message when
+ * the world cannot be made. */
 mk_status fx_open(const char *backend, const char *device, double timeout_s);
 void fx_close(void);
 
@@ -56,6 +57,16 @@ void fx_expect(test_bench *b, const mk_tensor *t, const double *want, const char
 
 /* Scratch for expected values. */
 double *fx_want(void);
+
+/* Of the program: fx_world.c (self, mpi) or fx_world_nccl.c (the NCCL backend over the mock). Makes the world and its
+ * special variants; ends what it made beside communicators; prepares a device for the backend. */
+mk_status fx_world_open(fixture *f, const char *backend, double timeout_s);
+mk_status fx_world_tune(fixture *f);
+void fx_world_close(fixture *f);
+void fx_world_adapt(mk_device *dev);
+
+/* Cases of one backend only; NULL where it has none. */
+TCase *fx_world_cases(void);
 
 /* Test cases of each file. */
 TCase *cases_collective(void);
