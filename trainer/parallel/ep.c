@@ -83,3 +83,19 @@ void mt_ep_layer_place(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations) {
 }
 
 void mt_ep_place(mt_ep *ep, mk_arena *comm_arena) { ep->ops->place_shared(ep, comm_arena); }
+
+mk_status mt_ep_weigh(mk_stream *s, const mt_ep_layer *layer, const mk_tensor *rows, const mk_tensor *add,
+                      const mk_tensor *y) {
+  return mk_combine_fwd(
+      s, &(mk_combine_fwd_args){.rows = *rows, .map = layer->map, .weights = layer->weights, .add = *add, .y = *y});
+}
+
+mk_status mt_ep_weigh_backward(mk_stream *s, const mt_ep_layer *layer, const mk_tensor *dy, const mk_tensor *d_rows,
+                               const mk_tensor *dweights) {
+  return mk_combine_bwd(s, &(mk_combine_bwd_args){.dy = *dy,
+                                                  .rows = layer->returned,
+                                                  .map = layer->map,
+                                                  .weights = layer->weights,
+                                                  .drows = *d_rows,
+                                                  .dweights = *dweights});
+}

@@ -84,6 +84,13 @@ void mt_ep_layer_destroy(mt_ep *ep, mt_ep_layer *layer);
 void mt_ep_layer_place(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations);
 void mt_ep_place(mt_ep *ep, mk_arena *comm_arena);
 
+/* Shared by transports that weigh at the source: y [T,D] = sum_k w * rows[map] (+ add), and its gradients, where
+ * layer->returned holds the rows of the forward pass. */
+mk_status mt_ep_weigh(mk_stream *s, const mt_ep_layer *layer, const mk_tensor *rows, const mk_tensor *add,
+                      const mk_tensor *y);
+mk_status mt_ep_weigh_backward(mk_stream *s, const mt_ep_layer *layer, const mk_tensor *dy, const mk_tensor *d_rows,
+                               const mk_tensor *dweights);
+
 extern const mt_ep_ops mt_ep_local_ops;
 extern const mt_ep_ops mt_ep_block_ops;
 

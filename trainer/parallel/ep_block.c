@@ -126,19 +126,12 @@ static mk_status dispatch(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_
 static mk_status combine(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *expert_out, const mk_tensor *add,
                          const mk_tensor *y) {
   MK_TRY(ep->ctx, rows_to_sources(ep, s, layer, expert_out, &layer->returned));
-  return mk_combine_fwd(
-      s, &(mk_combine_fwd_args){
-             .rows = layer->returned, .map = layer->map, .weights = layer->weights, .add = *add, .y = *y});
+  return mt_ep_weigh(s, layer, &layer->returned, add, y);
 }
 
 static mk_status combine_backward(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *dy,
                                   const mk_tensor *d_expert_out, const mk_tensor *dweights) {
-  MK_TRY(ep->ctx, mk_combine_bwd(s, &(mk_combine_bwd_args){.dy = *dy,
-                                                           .rows = layer->returned,
-                                                           .map = layer->map,
-                                                           .weights = layer->weights,
-                                                           .drows = ep->send,
-                                                           .dweights = *dweights}));
+  MK_TRY(ep->ctx, mt_ep_weigh_backward(s, layer, dy, &ep->send, dweights));
   return rows_to_experts(ep, s, layer, &ep->send, d_expert_out);
 }
 

@@ -35,20 +35,13 @@ static mk_status dispatch(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_
 static mk_status combine(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *expert_out, const mk_tensor *add,
                          const mk_tensor *y) {
   (void)ep;
-  return mk_combine_fwd(
-      s,
-      &(mk_combine_fwd_args){.rows = *expert_out, .map = layer->map, .weights = layer->weights, .add = *add, .y = *y});
+  return mt_ep_weigh(s, layer, expert_out, add, y);
 }
 
 static mk_status combine_backward(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *dy,
                                   const mk_tensor *d_expert_out, const mk_tensor *dweights) {
   (void)ep;
-  return mk_combine_bwd(s, &(mk_combine_bwd_args){.dy = *dy,
-                                                  .rows = layer->returned,
-                                                  .map = layer->map,
-                                                  .weights = layer->weights,
-                                                  .drows = *d_expert_out,
-                                                  .dweights = *dweights});
+  return mt_ep_weigh_backward(s, layer, dy, d_expert_out, dweights);
 }
 
 static mk_status dispatch_backward(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *d_rows,
