@@ -25,7 +25,8 @@ target_compile_options(mm_options INTERFACE
   $<$<AND:$<COMPILE_LANGUAGE:C>,$<BOOL:${MOEMARK_WERROR}>>:-Werror>)
 if(MOEMARK_SANITIZE)
   target_compile_options(mm_options INTERFACE
-    $<$<COMPILE_LANGUAGE:C>:-fsanitize=${MOEMARK_SANITIZE} -fno-omit-frame-pointer>)
+    $<$<COMPILE_LANGUAGE:C>:-fsanitize=${MOEMARK_SANITIZE} -fno-omit-frame-pointer>
+    $<$<COMPILE_LANG_AND_ID:C,GNU>:-Wno-restrict>) # GCC 12 misjudges the lengths of instrumented code
   target_link_options(mm_options INTERFACE -fsanitize=${MOEMARK_SANITIZE})
   if(MOEMARK_SANITIZE MATCHES "thread") # the loader picks target_clones before the sanitizer's runtime has started
     target_compile_options(mm_options INTERFACE $<$<COMPILE_LANGUAGE:C>:--param=tsan-instrument-func-entry-exit=0>)
