@@ -27,11 +27,19 @@ mk_status mk_arena_commit(mk_arena *arena) {
   return MK_OK;
 }
 
+void mk_arena_lend(mk_arena *arena, void *base) {
+  arena->base = base;
+  arena->used_bytes = 0;
+  arena->committed = true;
+  arena->lent = true;
+}
+
 void mk_arena_release(mk_arena *arena) {
   if (!arena->committed) return;
-  mk_device_free(arena->dev, arena->category, arena->base, arena->peak_bytes);
+  if (!arena->lent) mk_device_free(arena->dev, arena->category, arena->base, arena->peak_bytes);
   arena->base = NULL;
   arena->committed = false;
+  arena->lent = false;
   arena->used_bytes = 0;
   arena->peak_bytes = 0;
 }

@@ -22,6 +22,7 @@ typedef struct mk_arena {
   size_t used_bytes; /* of the running pass */
   size_t peak_bytes; /* highest use of the first pass, what commit allocates */
   bool committed;
+  bool lent; /* the memory belongs to someone else */
 } mk_arena;
 
 mk_arena mk_arena_make(mk_device *dev, mk_memory category);
@@ -35,6 +36,9 @@ void mk_arena_reset(mk_arena *arena, size_t mark);
 
 /* Ends the first pass: allocates peak_bytes and starts the second pass at 0. */
 mk_status mk_arena_commit(mk_arena *arena);
+
+/* As commit, over memory of at least peak_bytes that someone else owns and has counted (a window of a communicator). */
+void mk_arena_lend(mk_arena *arena, void *base);
 
 /* Returns the memory; the arena may be laid out again. Legal on a zeroed or uncommitted arena. */
 void mk_arena_release(mk_arena *arena);

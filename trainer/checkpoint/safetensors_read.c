@@ -2,12 +2,11 @@
  * a bus fault, and so that a rank reads only the bytes of what it owns. */
 #include <cjson/cJSON.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "kernels/base/file.h"
 #include "kernels/base/heap.h"
 #include "trainer/checkpoint/safetensors_header.h"
 
@@ -32,17 +31,6 @@ static mk_status read_at(const mt_st_reader *r, void *out, int64_t bytes, int64_
     bytes -= got;
     offset += got;
   }
-  return MK_OK;
-}
-
-static mk_status open_file(mt_st_reader *r, int64_t *file_bytes) {
-  mk_context *ctx = r->ctx;
-  struct stat info;
-  r->fd = open(r->path, O_RDONLY | O_CLOEXEC);
-  MK_CHECK(ctx, r->fd >= 0, MK_ERR_IO, "%s: cannot open: %s", r->path, strerror(errno));
-  MK_CHECK(ctx, fstat(r->fd, &info) == 0, MK_ERR_IO, "%s: cannot stat: %s", r->path, strerror(errno));
-  MK_CHECK(ctx, S_ISREG(info.st_mode), MK_ERR_IO, "%s: not a regular file", r->path);
-  *file_bytes = (int64_t)info.st_size;
   return MK_OK;
 }
 
@@ -76,7 +64,7 @@ mk_status mt_st_reader_create(mk_context *ctx, const char *path, mt_st_reader **
   r->ctx = ctx;
   r->fd = -1;
   MK_TRY_GOTO(ctx, mk_heap_strdup(ctx, path, &r->path), out);
-  MK_TRY_GOTO(ctx, open_file(r, &file_bytes), out);
+  MK_TRY_GOTO(ctx, mk_file_open(ctx, NULL, path, &r->fd, &file_bytes), out);
   MK_TRY_GOTO(ctx, read_header(r, file_bytes), out);
   *out = r;
   r = NULL;

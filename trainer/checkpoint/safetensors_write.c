@@ -29,7 +29,8 @@ static mk_status write_at(mt_st_writer *w, const void *data, int64_t bytes, int6
   while (bytes > 0) {
     ssize_t put = pwrite(w->fd, from, (size_t)bytes, (off_t)offset);
     if (put < 0 && errno == EINTR) continue;
-    MK_CHECK(w->ctx, put > 0, MK_ERR_IO, "%s: cannot write byte %lld: %s", w->path, (long long)offset, strerror(errno));
+    MK_CHECK(w->ctx, put > 0, MK_ERR_OUTPUT, "%s: cannot write byte %lld: %s", w->path, (long long)offset,
+             strerror(errno));
     from += put;
     bytes -= put;
     offset += put;
@@ -123,7 +124,7 @@ static mk_status start_file(mt_st_writer *w, const char *const *metadata, int64_
   MK_TRY_GOTO(ctx, mt_st_header_parse(ctx, w->path, header, bytes, data_bytes, &check), out);
   MK_TRY_GOTO(ctx, mk_heap_printf(ctx, &w->temporary, "%s.tmp%ld", w->path, (long)getpid()), out);
   w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  MK_CHECK_GOTO(ctx, w->fd >= 0, MK_ERR_IO, out, "%s: cannot create: %s", w->path, strerror(errno));
+  MK_CHECK_GOTO(ctx, w->fd >= 0, MK_ERR_OUTPUT, out, "%s: cannot create: %s", w->path, strerror(errno));
   uint64_t length = (uint64_t)bytes;
   w->data_begin = (int64_t)sizeof length + bytes;
   MK_TRY_GOTO(ctx, write_at(w, &length, sizeof length, 0), out);
@@ -171,7 +172,7 @@ static mk_status sync_folder(mt_st_writer *w) {
   char *copy = NULL;
   MK_TRY(ctx, mk_heap_strdup(ctx, w->path, &copy));
   int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  MK_CHECK_GOTO(ctx, fd >= 0 && fsync(fd) == 0, MK_ERR_IO, out, "%s: cannot sync its folder: %s", w->path,
+  MK_CHECK_GOTO(ctx, fd >= 0 && fsync(fd) == 0, MK_ERR_OUTPUT, out, "%s: cannot sync its folder: %s", w->path,
                 strerror(errno));
 out:
   if (fd >= 0) close(fd);
@@ -184,12 +185,13 @@ mk_status mt_st_writer_commit(mt_st_writer *w) {
     MK_CHECK(w->ctx, w->written[i] == w->tensors[i].count, MK_ERR_ARG, "%s: tensor '%s': %lld of %lld elements written",
              w->path, w->tensors[i].name, (long long)w->written[i], (long long)w->tensors[i].count);
   }
-  MK_CHECK(w->ctx, fsync(w->fd) == 0, MK_ERR_IO, "%s: cannot sync: %s", w->path, strerror(errno));
+  MK_CHECK(w->ctx, fsync(w->fd) == 0, MK_ERR_OUTPUT, "%s: cannot sync: %s", w->path, strerror(errno));
   int fd = w->fd;
   w->fd = -1;
   bool moved = close(fd) == 0 && rename(w->temporary, w->path) == 0;
   if (!moved) {
-    mk_status st = MK_FAIL(w->ctx, MK_ERR_IO, "%s: cannot close or rename into place: %s", w->path, strerror(errno));
+    mk_status st =
+        MK_FAIL(w->ctx, MK_ERR_OUTPUT, "%s: cannot close or rename into place: %s", w->path, strerror(errno));
     unlink(w->temporary);
     return st;
   }

@@ -34,8 +34,9 @@ static mk_status find_tensor(const import *im, const mt_weights_part *part, cons
            mt_weights_layout_name(im->layout));
   const mt_st_tensor *t = *tensor;
   bool same = t->n_dims == part->n_dims && memcmp(t->dim, part->dim, (size_t)t->n_dims * sizeof t->dim[0]) == 0;
-  MK_CHECK(im->ctx, same, MK_ERR_MISMATCH, "%s: tensor '%s': expected shape %s, found %s", mt_st_reader_path(*reader),
-           name, expected, mt_st_shape_text(t->n_dims, t->dim, found, sizeof found));
+  MK_CHECK(im->ctx, same, MK_ERR_MISMATCH,
+           "%s: tensor '%s': expected shape %s, found %s; the model's keys must be those of the file",
+           mt_st_reader_path(*reader), name, expected, mt_st_shape_text(t->n_dims, t->dim, found, sizeof found));
   bool real = t->dtype == MK_F32 || t->dtype == MK_F64 || t->dtype == MK_BF16;
   MK_CHECK(im->ctx, real, MK_ERR_MISMATCH, "%s: tensor '%s': expected floating values, found %s",
            mt_st_reader_path(*reader), name, mk_dtype_name(t->dtype));
@@ -93,8 +94,9 @@ static mk_status check_finite(const import *im, const mt_st_reader *reader, cons
                               const mt_weights_part *part) {
   for (int64_t i = 0; i < part->count; i++) {
     double value = im->args->dtype == MK_F64 ? ((double *)im->part_values)[i] : ((float *)im->part_values)[i];
-    MK_CHECK(im->ctx, isfinite(value), MK_ERR_FORMAT, "%s: tensor '%s': element %lld is %s", mt_st_reader_path(reader),
-             t->name, (long long)(part->first + i), isnan(value) ? "NaN" : "infinite");
+    MK_CHECK(im->ctx, isfinite(value), MK_ERR_FORMAT,
+             "%s: tensor '%s': element %lld is %s; the file is damaged or its training had diverged: take another",
+             mt_st_reader_path(reader), t->name, (long long)(part->first + i), isnan(value) ? "NaN" : "infinite");
   }
   return MK_OK;
 }

@@ -138,7 +138,7 @@ static void trace_window_destroy(mt_window *window) { mt_window_destroy(window);
 
 static mk_status trace_poll(mt_comm *comm) {
   const trace_file *file = ((trace_comm *)comm)->file;
-  MK_CHECK(comm->ctx, !file->failed, MK_ERR_IO, "the trace %s could not be written: is the disk full?", file->path);
+  MK_CHECK(comm->ctx, !file->failed, MK_ERR_OUTPUT, "trace: %s: could not be written; is the disk full?", file->path);
   return mt_comm_poll(inner_of(comm));
 }
 
@@ -195,7 +195,7 @@ static mk_status file_open(mk_context *ctx, const char *path, trace_file **out) 
   MK_TRY_GOTO(ctx, mk_heap_strdup(ctx, path, &file->path), out);
   MK_TRY_GOTO(ctx, mk_heap_alloc(ctx, BUFFER_BYTES, &file->buffer), out);
   file->stream = fopen(path, "we");
-  MK_CHECK_GOTO(ctx, file->stream != NULL, MK_ERR_IO, out, "cannot write the trace %s: %m", path);
+  MK_CHECK_GOTO(ctx, file->stream != NULL, MK_ERR_OUTPUT, out, "trace: %s: cannot create: %m", path);
   static const char header[] = "op,purpose,dtype,count,bytes,size\n";
   memcpy(file->buffer, header, sizeof header - 1);
   file->used_bytes = sizeof header - 1;

@@ -1,10 +1,9 @@
 /* A file's bytes as tokens 0..255. The file is never loaded whole: a window is one read. */
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "kernels/base/file.h"
 #include "kernels/base/heap.h"
 #include "trainer/data/shuffle.h"
 #include "trainer/data/source.h"
@@ -62,12 +61,8 @@ static int64_t windows_in(const mt_source *source, int64_t bytes) {
 
 static mk_status open_file(bytes_source *s, const mt_config *cfg) {
   mk_context *ctx = s->base.ctx;
-  struct stat info;
-  s->fd = open(s->path, O_RDONLY | O_CLOEXEC);
-  MK_CHECK(ctx, s->fd >= 0, MK_ERR_IO, "data_path: %s: cannot open: %s", s->path, strerror(errno));
-  MK_CHECK(ctx, fstat(s->fd, &info) == 0, MK_ERR_IO, "data_path: %s: cannot stat: %s", s->path, strerror(errno));
-  MK_CHECK(ctx, S_ISREG(info.st_mode), MK_ERR_IO, "data_path: %s: not a regular file", s->path);
-  int64_t bytes = (int64_t)info.st_size;
+  int64_t bytes = 0;
+  MK_TRY(ctx, mk_file_open(ctx, "data_path", s->path, &s->fd, &bytes));
   MK_CHECK(ctx, bytes > 0, MK_ERR_FORMAT, "data_path: %s: the file is empty", s->path);
   int64_t tail = (int64_t)((double)bytes * cfg->holdout);
   s->tail_begin = bytes - tail;

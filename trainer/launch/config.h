@@ -136,7 +136,8 @@ void mt_config_get(const mt_config *cfg, const mt_key *key, char *text, size_t b
 /* Checks combinations (divisibility, top_k <= experts, refused layouts ...). First problem as MK_ERR_CONFIG. */
 mk_status mt_config_check(mk_context *ctx, const mt_config *cfg);
 
-/* Reads and writes run.json: one flat JSON object of keys (cJSON). Unknown keys are errors with the nearest key. */
+/* Reads and writes run.json: one flat JSON object of keys (cJSON). Unknown and repeated keys are errors,
+ * the former with the nearest key; what is no JSON is MK_ERR_CONFIG with line and column. */
 mk_status mt_config_read(mk_context *ctx, const char *path, mt_config *cfg);
 mk_status mt_config_write(mk_context *ctx, const char *path, const mt_config *cfg);
 

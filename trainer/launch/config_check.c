@@ -56,6 +56,27 @@ static mk_status check_batch(mk_context *ctx, const mt_config *c) {
   return MK_OK;
 }
 
+/* Each key is within its range, but their products must also stay within 64 bits: counts of values, in floating point
+ * so that the check itself cannot overflow. The bound leaves a factor of 2^11 for bytes and copies. */
+static mk_status check_size(mk_context *ctx, const mt_config *c) {
+  const double most = 0x1p52;
+  double d = (double)c->d_model, heads = (double)(c->heads + c->kv_heads) * (double)c->head_dim;
+  double experts = (double)c->experts, hidden = (double)c->expert_hidden;
+  double plain = (double)c->dense_hidden + (double)c->shared_hidden;
+  double weights =
+      (double)c->layers * d * (4 + 2 * heads + experts + 3 * experts * hidden + 3 * plain) + 2 * (double)c->vocab * d;
+  /* block transport reserves rows for tokens x top_k of every expert-parallel rank */
+  double rows = (double)c->rank_tokens * (double)c->top_k * (double)mt_config_ep(c);
+  double layer = (double)c->rank_tokens * (8 * d + 4 * heads + 4 * plain + 4 * experts) + rows * (4 * d + 4 * hidden);
+  double values = (double)c->layers * layer + (double)c->rank_tokens * (double)c->vocab;
+  MK_CHECK(ctx, weights <= most, MK_ERR_CONFIG,
+           "layers, d_model, experts, expert_hidden, vocab: %.2g weights cannot be addressed (2^52 at most)", weights);
+  MK_CHECK(ctx, values <= most, MK_ERR_CONFIG,
+           "rank_tokens: %lld tokens of this model make %.2g activations, which cannot be addressed (2^52 at most)",
+           (long long)c->rank_tokens, values);
+  return MK_OK;
+}
+
 static mk_status check_data(mk_context *ctx, const mt_config *c) {
   MK_CHECK(ctx, c->data == MT_DATA_RANDOM || c->data_path[0] != '\0', MK_ERR_CONFIG,
            "data_path: must name a file where data is not random");
@@ -70,8 +91,14 @@ static mk_status check_data(mk_context *ctx, const mt_config *c) {
 static mk_status check_built(mk_context *ctx, const mt_config *c) {
   MK_CHECK(ctx, c->pp == 1, MK_ERR_UNSUPPORTED, "pp: pipeline parallelism is not built yet; use 1");
   MK_CHECK(ctx, c->shard != MT_SHARD_FSDP, MK_ERR_UNSUPPORTED, "shard: fsdp is not built yet; use ddp or dist_opt");
-  MK_CHECK(ctx, mt_config_ep(c) == 1 || c->ep_transport == MT_EP_BLOCK, MK_ERR_UNSUPPORTED,
-           "ep_transport: only block is built yet");
+  MK_CHECK(ctx, mt_config_ep(c) == 1 || c->ep_transport != MT_EP_DEEPEP_V2, MK_ERR_UNSUPPORTED,
+           "ep_transport: deepep_v2 is not built yet; use block or rowwise");
+  MK_CHECK(ctx,
+           c->eval_tokens == 0 || mt_config_ep(c) == 1 || c->ep_transport == MT_EP_BLOCK || c->capacity_factor == 0,
+           MK_ERR_UNSUPPORTED,
+           "eval_tokens: evaluation is dropless, but rowwise has a pool of capacity_factor %g; use block or "
+           "capacity_factor 0",
+           c->capacity_factor);
   MK_CHECK(ctx, c->precision != MT_MXFP8, MK_ERR_UNSUPPORTED, "precision: mxfp8 is not built yet; use bf16 or fp32");
   MK_CHECK(ctx, c->recompute != MT_RECOMPUTE_SELECTIVE, MK_ERR_UNSUPPORTED,
            "recompute: selective is not built yet; use none or full");
@@ -86,6 +113,7 @@ mk_status mt_config_check(mk_context *ctx, const mt_config *cfg) {
   MK_TRY(ctx, check_model(ctx, cfg));
   MK_TRY(ctx, check_layout(ctx, cfg));
   MK_TRY(ctx, check_batch(ctx, cfg));
+  MK_TRY(ctx, check_size(ctx, cfg));
   MK_TRY(ctx, check_data(ctx, cfg));
   return check_built(ctx, cfg);
 }

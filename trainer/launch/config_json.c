@@ -8,22 +8,47 @@
 #include "kernels/base/heap.h"
 #include "trainer/launch/config.h"
 
-static mk_status set_item(mk_context *ctx, const char *path, const cJSON *item, mt_config *cfg) {
+/* Line and column, from 1, of the byte at `at`. */
+static void place_of(const char *text, const char *at, int *line, int *column) {
+  *line = *column = 1;
+  for (; text < at && *text != '\0'; text++) {
+    *column = *text == '\n' ? 1 : *column + 1;
+    *line += *text == '\n';
+  }
+}
+
+/* The object of keys in `text`, with a place for what is no JSON. */
+static mk_status parse(mk_context *ctx, const char *path, const char *text, size_t bytes, cJSON **out) {
+  const char *end = text;
+  int line = 1, column = 1;
+  MK_CHECK(ctx, bytes > 0, MK_ERR_CONFIG, "%s: the file is empty; a JSON object of keys is expected", path);
+  cJSON *root = cJSON_ParseWithLengthOpts(text, bytes + 1, &end, true);
+  place_of(text, end, &line, &column);
+  bool whole = root != NULL && strlen(text) == bytes;
+  if (whole && cJSON_IsObject(root)) {
+    *out = root;
+    return MK_OK;
+  }
+  cJSON_Delete(root);
+  return MK_FAIL(ctx, MK_ERR_CONFIG, "%s:%d:%d: %s (moemark-trainer --keys lists the keys)", path, line, column,
+                 whole ? "a JSON object of keys is expected" : "this is not JSON");
+}
+
+static mk_status set_item(mk_context *ctx, const cJSON *root, const cJSON *item, mt_config *cfg) {
   char text[MT_TEXT_BYTES];
+  const char *value = text;
+  MK_CHECK(ctx, cJSON_GetObjectItemCaseSensitive(root, item->string) == item, MK_ERR_CONFIG,
+           "key '%.60s' stands twice; leave one", item->string);
   if (cJSON_IsString(item)) {
-    snprintf(text, sizeof text, "%s", item->valuestring);
+    value = item->valuestring;
   } else if (cJSON_IsBool(item)) {
-    snprintf(text, sizeof text, "%s", cJSON_IsTrue(item) ? "true" : "false");
+    value = cJSON_IsTrue(item) ? "true" : "false";
   } else if (cJSON_IsNumber(item)) {
     snprintf(text, sizeof text, "%.17g", item->valuedouble);
   } else {
-    return MK_FAIL(ctx, MK_ERR_CONFIG, "%s: key '%s' must be a string, a number or a boolean", path, item->string);
+    return MK_FAIL(ctx, MK_ERR_CONFIG, "key '%.60s' must be a string, a number or a boolean", item->string);
   }
-  if (mt_config_set(ctx, cfg, item->string, text) == MK_OK) return MK_OK;
-  char inner[MK_MESSAGE_BYTES];
-  snprintf(inner, sizeof inner, "%s", ctx->error.message);
-  mk_error_clear(ctx);
-  return MK_FAIL(ctx, MK_ERR_CONFIG, "%s: %.900s", path, inner);
+  return mt_config_set(ctx, cfg, item->string, value);
 }
 
 mk_status mt_config_read(mk_context *ctx, const char *path, mt_config *cfg) {
@@ -32,14 +57,15 @@ mk_status mt_config_read(mk_context *ctx, const char *path, mt_config *cfg) {
   cJSON *root = NULL;
   mk_status st = MK_OK;
   mt_config fresh = *cfg;
-  MK_TRY_GOTO(ctx, mk_file_read(ctx, path, &text, &bytes), out);
-  root = cJSON_ParseWithLength(text, bytes);
-  MK_CHECK_GOTO(ctx, cJSON_IsObject(root), MK_ERR_FORMAT, out,
-                "%s: not a JSON object of keys (see the keys with moemark-trainer --help-keys)", path);
-  for (const cJSON *item = root->child; item != NULL; item = item->next) {
-    MK_TRY_GOTO(ctx, set_item(ctx, path, item, &fresh), out);
+  st = mk_file_read(ctx, path, &text, &bytes);
+  if (st == MK_ERR_IO) st = ctx->error.status = MK_ERR_CONFIG; /* the name is a part of the configuration */
+  MK_TRY_GOTO(ctx, st, out);
+  MK_TRY_GOTO(ctx, parse(ctx, path, text, bytes, &root), out);
+  for (const cJSON *item = root->child; item != NULL && st == MK_OK; item = item->next) {
+    st = set_item(ctx, root, item, &fresh);
+    if (st != MK_OK) mk_error_prefix(ctx, path);
   }
-  *cfg = fresh;
+  if (st == MK_OK) *cfg = fresh;
 out:
   cJSON_Delete(root);
   mk_heap_free(ctx, text);

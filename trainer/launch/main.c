@@ -1,13 +1,14 @@
 /* moemark-trainer: one run of one configuration; under mpirun one process a rank. */
-#include <argp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "kernels/base/arguments.h"
 #include "kernels/base/file.h"
 #include "kernels/base/log.h"
 #include "kernels/base/out.h"
+#include "kernels/base/process.h"
 #include "trainer/launch/config.h"
 #include "trainer/launch/peaks.h"
 #include "trainer/step/loop.h"
@@ -15,10 +16,11 @@
 enum { OPTION_PEAKS = 256, OPTION_KEYS, OPTION_PLAN, MOST_SETS = 128 };
 
 typedef struct options {
+  mk_context *ctx;
   const char *config, *out;
   const char *set[MOST_SETS];
   int n_sets;
-  bool peaks, keys, plan, too_many;
+  bool peaks, keys, plan;
 } options;
 
 static const struct argp_option OPTIONS[] = {
@@ -57,15 +59,12 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       o->plan = true;
       return 0;
     case 's':
-      if (o->n_sets < MOST_SETS) {
-        o->set[o->n_sets++] = arg;
-      } else {
-        o->too_many = true;
-      }
+      if (o->n_sets == MOST_SETS)
+        return mk_arguments_fail(o->ctx, "--set: more than %d pairs; use --config", MOST_SETS);
+      o->set[o->n_sets++] = arg;
       return 0;
     case ARGP_KEY_ARG:
-      argp_error(state, "unexpected argument '%s'; keys are given as --set key=value", arg);
-      return 0;
+      return mk_arguments_fail(o->ctx, "unexpected argument '%s'; keys are given as --set KEY=VALUE", arg);
     default:
       return ARGP_ERR_UNKNOWN;
   }
@@ -75,10 +74,12 @@ static mk_status set_pair(mk_context *ctx, mt_config *cfg, const char *pair, con
   char key[64];
   const char *equals = strchr(pair, '=');
   MK_CHECK(ctx, equals != NULL && equals > pair && (size_t)(equals - pair) < sizeof key, MK_ERR_CONFIG,
-           "%s: '%s' is not KEY=VALUE", where, pair);
+           "%s: '%.200s' is not KEY=VALUE", where, pair);
   memcpy(key, pair, (size_t)(equals - pair));
   key[equals - pair] = '\0';
-  return mt_config_set(ctx, cfg, key, equals + 1);
+  mk_status st = mt_config_set(ctx, cfg, key, equals + 1);
+  if (st != MK_OK) mk_error_prefix(ctx, where);
+  return st;
 }
 
 static mk_status set_from_environment(mk_context *ctx, mt_config *cfg) {
@@ -95,11 +96,16 @@ static mk_status set_from_environment(mk_context *ctx, mt_config *cfg) {
   return MK_OK;
 }
 
+/* A variable that is empty counts as not set. */
+static const char *from_environment(const char *name) {
+  const char *text = getenv(name);
+  return text != NULL && text[0] != '\0' ? text : NULL;
+}
+
 /* Command line beats environment beats file beats default. */
 static mk_status resolve(mk_context *ctx, options *o, mt_config *cfg) {
-  if (o->config == NULL) o->config = getenv("MOEMARK_CONFIG");
-  if (o->out == NULL) o->out = getenv("MOEMARK_OUT");
-  MK_CHECK(ctx, !o->too_many, MK_ERR_CONFIG, "--set: more than %d pairs; use --config", MOST_SETS);
+  if (o->config == NULL) o->config = from_environment("MOEMARK_CONFIG");
+  if (o->out == NULL) o->out = from_environment("MOEMARK_OUT");
   if (o->config != NULL) MK_TRY(ctx, mt_config_read(ctx, o->config, cfg));
   MK_TRY(ctx, set_from_environment(ctx, cfg));
   for (int i = 0; i < o->n_sets; i++)
@@ -145,9 +151,9 @@ static void block_signals(void) {
 }
 
 /* The fault as one line. Most faults are the same on all ranks, and the first abort ends all of them: the others give
- * rank 0 a second to speak, so that one line says it. */
+ * rank 0 three seconds to speak, so that one line says it also where the machine is busy. */
 static void report(const mk_context *ctx) {
-  if (ctx->rank != 0) sleep(1);
+  if (ctx->rank != 0) sleep(3);
   mk_log_error(ctx, getenv("MOEMARK_FRAMES") != NULL);
 }
 
@@ -156,8 +162,12 @@ static mk_status train(mk_context *ctx, const mt_config *cfg, const char *folder
   mt_comm *world = NULL;
   mt_comm *traced = NULL;
   mt_comm_mpi_config mpi = {.threaded = strcmp(cfg->device, "cpu_async") == 0, .timeout_s = cfg->comm_timeout_s};
+  /* MPI would start a helper of its own for a lone process, and ends the program where it finds none */
+  MK_CHECK(ctx, mt_comm_mpi_launched() || cfg->ranks == 1, MK_ERR_CONFIG,
+           "ranks: %lld, but this process was started alone; start mpirun -np %lld moemark-trainer ...",
+           (long long)cfg->ranks, (long long)cfg->ranks);
   block_signals();
-  if (mt_comm_mpi_launched() || cfg->ranks > 1) {
+  if (mt_comm_mpi_launched()) {
     MK_TRY(ctx, mt_comm_mpi_create(ctx, &mpi, &world));
   } else {
     MK_TRY(ctx, mt_comm_self_create(ctx, &world));
@@ -182,18 +192,20 @@ static mk_status run(mk_context *ctx, options *o) {
   MK_TRY(ctx, resolve(ctx, o, &cfg));
   if (o->plan) return print_plan(ctx, &cfg);
   if (o->peaks) return mt_peaks_print(ctx, &cfg);
-  if (o->out != NULL) MK_TRY(ctx, mk_folder_make(ctx, o->out));
+  mk_status st = o->out != NULL ? mk_folder_make(ctx, o->out) : MK_OK;
+  if (st != MK_OK) mk_error_prefix(ctx, "--out");
+  MK_TRY(ctx, st);
   return train(ctx, &cfg, o->out);
 }
 
 int main(int argc, char **argv) {
   static const struct argp argp = {OPTIONS, parse, NULL, DOC, NULL, NULL, NULL};
   mk_context ctx = {.rank = mt_comm_mpi_launched_rank()};
-  options o = {0};
-  argp_err_exit_status = 2;
-  if (argp_parse(&argp, argc, argv, 0, NULL, &o) != 0) return 2;
-  mk_status st = run(&ctx, &o);
+  options o = {.ctx = &ctx};
+  mk_process_init();
+  mk_status st = mk_arguments_parse(&ctx, &argp, argc, argv, NULL, &o);
+  if (st == MK_OK) st = run(&ctx, &o);
   if (st == MK_OK) st = mk_out_flush(&ctx);
-  if (st != MK_OK && (ctx.rank == 0 || !mt_comm_mpi_launched())) report(&ctx);
+  if (st != MK_OK) report(&ctx);
   return mt_exit_code(st);
 }

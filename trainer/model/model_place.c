@@ -3,7 +3,7 @@
 
 typedef struct placer {
   mt_model *m;
-  mk_arena *act, *work;
+  mk_arena *act, *work, *comm;
   mk_dtype c, f; /* compute and master dtype */
 } placer;
 
@@ -39,7 +39,7 @@ static void place_routed(const placer *w, mt_mlp *a) {
   put2(w->act, &a->logits, w->f, t, c->experts);
   put2(w->act, &a->scores, w->f, t, c->experts);
   put1(w->act, &a->lse, w->f, t);
-  mt_ep_layer_place(w->m->ep, &a->ep, w->act);
+  mt_ep_layer_place(w->m->ep, &a->ep, w->act, w->comm);
   put2(w->act, &a->up_gate, w->c, n, 2 * c->expert_hidden);
   put2(w->act, &a->act, w->c, n, c->expert_hidden);
 }
@@ -77,8 +77,13 @@ static void place_scratch(const placer *w) {
   put1(w->work, &s->attn_work, MK_U8, (int64_t)mk_attention_work_bytes(m->dev, t, &shape));
   put2(w->work, &s->d_act, w->c, n, c->expert_hidden);
   put2(w->work, &s->d_up_gate, w->c, n, 2 * c->expert_hidden);
-  put2(w->work, &s->expert_out, w->c, n, c->d_model);
-  put2(w->work, &s->expert_d_out, w->c, n, c->d_model);
+  if (m->ep->ops->windowed) { /* peers read and write them */
+    s->expert_out = m->ep->expert_out;
+    s->expert_d_out = m->ep->expert_d_out;
+  } else {
+    put2(w->work, &s->expert_out, w->c, n, c->d_model);
+    put2(w->work, &s->expert_d_out, w->c, n, c->d_model);
+  }
   put2(w->work, &s->d_shared_act, w->c, t, shared);
   put2(w->work, &s->d_shared_up_gate, w->c, t, 2 * shared);
   put2(w->work, &s->shared_out, w->c, t, c->d_model);
@@ -151,6 +156,7 @@ void mt_model_place(mt_model *m, mk_arena *arenas) {
   placer w = {.m = m,
               .act = &arenas[MK_MEM_ACTIVATIONS],
               .work = &arenas[MK_MEM_WORKSPACE],
+              .comm = &arenas[MK_MEM_COMM],
               .c = mt_compute_dtype(m->cfg),
               .f = mt_master_dtype(m->cfg)};
   mt_params_place(&m->params, m->dev, m->cfg, arenas);
@@ -163,8 +169,8 @@ void mt_model_place(mt_model *m, mk_arena *arenas) {
     put2(w.act, &l->x, w.c, m->tokens, m->cfg->d_model);
     place_layer(&w, l);
   }
+  mt_ep_place(m->ep, w.comm);
   place_scratch(&w);
   place_head(&w);
   place_step(&w);
-  mt_ep_place(m->ep, &arenas[MK_MEM_COMM]);
 }

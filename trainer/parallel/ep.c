@@ -15,6 +15,11 @@ static int64_t rows_max(const mt_config *cfg, int ranks) {
   return pool < (double)all ? (int64_t)fmax(pool, 1) : all;
 }
 
+static const mt_ep_ops *ops_for(const mt_config *cfg, int ranks) {
+  if (ranks == 1) return &mt_ep_local_ops;
+  return cfg->ep_transport == MT_EP_BLOCK ? &mt_ep_block_ops : &mt_ep_rowwise_ops;
+}
+
 mk_status mt_ep_create(mk_context *ctx, mk_device *dev, const mt_config *cfg, int ranks, int rank, mt_comm *comm,
                        mt_ep **out) {
   mk_status st = MK_OK;
@@ -30,9 +35,9 @@ mk_status mt_ep_create(mk_context *ctx, mk_device *dev, const mt_config *cfg, in
                 .experts = cfg->experts,
                 .d_model = cfg->d_model,
                 .dtype = mt_compute_dtype(cfg)};
-  ep->ops = ranks == 1 ? &mt_ep_local_ops : &mt_ep_block_ops;
+  ep->ops = ops_for(cfg, ranks);
   ep->rows_max = rows_max(cfg, ranks);
-  if (ranks > 1) {
+  if (ep->ops == &mt_ep_block_ops) {
     MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)(ranks * ep->experts), sizeof(int32_t), &ep->host_requested), out);
     MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)ep->rows_max, sizeof(int32_t), &ep->host_reorder), out);
     MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)(ep->experts / ranks + 1), sizeof(int32_t), &ep->host_offsets), out);
@@ -48,6 +53,7 @@ out:
 void mt_ep_destroy(mt_ep *ep) {
   if (ep == NULL) return;
   mk_context *ctx = ep->ctx;
+  mt_window_destroy(ep->window);
   mk_event_destroy(ep->counts_ready);
   mk_heap_free(ctx, ep->host_offsets);
   mk_heap_free(ctx, ep->host_reorder);
@@ -65,7 +71,7 @@ void mt_ep_layer_destroy(mt_ep *ep, mt_ep_layer *layer) {
   mk_heap_free(ep->ctx, layer->recv_rows);
 }
 
-void mt_ep_layer_place(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations) {
+void mt_ep_layer_place(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations, mk_arena *comm) {
   int64_t t = ep->tokens, k = ep->top_k, local = ep->experts / ep->ranks;
   layer->idx = mk_tensor_2d(MK_I32, t, k);
   layer->weights = mk_tensor_2d(ep->dtype == MK_F64 ? MK_F64 : MK_F32, t, k);
@@ -76,9 +82,10 @@ void mt_ep_layer_place(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations) {
   layer->rows = mk_tensor_2d(ep->dtype, ep->rows_max, ep->d_model);
   layer->returned = mk_tensor_2d(ep->dtype, t * k, ep->d_model);
   mk_tensor *all[] = {&layer->idx, &layer->weights, &layer->position, &layer->total,
-                      &layer->map, &layer->offsets, &layer->rows,     &layer->returned};
+                      &layer->map, &layer->offsets, &layer->returned};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
     mk_arena_place(activations, all[i]);
+  mk_arena_place(ep->ops->windowed ? comm : activations, &layer->rows);
   ep->ops->place(ep, layer, activations);
 }
 
@@ -98,4 +105,8 @@ mk_status mt_ep_weigh_backward(mk_stream *s, const mt_ep_layer *layer, const mk_
                                                   .weights = layer->weights,
                                                   .drows = *d_rows,
                                                   .dweights = *dweights});
+}
+
+int64_t mt_ep_window_offset(const mt_ep *ep, const mk_tensor *buffer) {
+  return (int64_t)((const char *)buffer->data - (const char *)ep->window->base);
 }

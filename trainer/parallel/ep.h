@@ -4,6 +4,8 @@
  * file behind mt_ep_ops; EP of 1 is `local`, without communication. `rows` is expert-major: experts ascending, inside
  * an expert source ranks ascending, inside a source the routes in order t*K + k.
  *   local   permute by the route map; the experts read and write the rows in place
+ *   rowwise rows are put straight into the owner's buffer and fetched from it; offsets come from the route map on the
+ *           device, so that the host waits for nothing (Olmo-core 3.0.0 ep_no_sync_rowwise.py); capacity and drops
  *   block   permute, all-to-all of counts, all-to-all-v of rows, reorder to expert-major, and the same way back
  *           (Olmo-core 3.0.0 olmo_core/nn/moe/v2/ep_sync_1d.py); dropless; the host waits for the counts once a layer
  */
@@ -30,15 +32,17 @@ typedef struct mt_ep_layer {
   mk_tensor offsets;  /* i32 [L+1] rows of the local experts in `rows` */
   mk_tensor rows;     /* c [N,D] input rows of the local experts */
   mk_tensor returned; /* c [T*K,D] expert outputs of the own routes, in map order; local: where the experts write */
-  /* block transport: */
+  /* block and rowwise: */
   mk_tensor requested;            /* i32 [R,E] counts of every source rank */
   mk_tensor reorder;              /* i32 [N,1] received (source-major) row -> expert-major row */
+  mk_tensor dst_rank, dst_row;    /* rowwise: i32 [T,K] where each route's row lies; -1 = dropped */
   int64_t *send_rows, *recv_rows; /* host [R] */
   int64_t n_recv;                 /* rows received = rows of the local experts */
 } mt_ep_layer;
 
 typedef struct mt_ep_ops {
   const char *name;
+  bool windowed; /* the comm arena lies in a window that the peers reach */
   void (*place)(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations);
   void (*place_shared)(mt_ep *ep, mk_arena *comm);
   /* x [T,D] -> layer->rows */
@@ -63,6 +67,11 @@ struct mt_ep {
   int64_t tokens, top_k, experts, d_model;
   int64_t rows_max; /* N */
   mk_dtype dtype;
+  /* rowwise, shared by the layers: */
+  mt_window *window;                  /* holds the comm arena, laid out alike on all ranks */
+  mk_tensor peers;                    /* i64 [R] */
+  mk_tensor identity;                 /* i32 [T,K]: route r lies in row r */
+  mk_tensor expert_out, expert_d_out; /* c [N,D] in the window; absent otherwise (the model's scratch serves) */
   /* block transport, shared by the layers: */
   mk_tensor send, recv;    /* c [T*K,D], c [N,D] */
   mk_tensor keep;          /* i32 [1,E] or [R,E] scratch of route_map */
@@ -81,8 +90,16 @@ void mt_ep_destroy(mt_ep *ep);
 /* Gives a layer its host arrays (once) and its tensors (each pass of the two-pass placement). */
 mk_status mt_ep_layer_create(mt_ep *ep, mt_ep_layer *layer);
 void mt_ep_layer_destroy(mt_ep *ep, mt_ep_layer *layer);
-void mt_ep_layer_place(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations);
+void mt_ep_layer_place(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations, mk_arena *comm);
 void mt_ep_place(mt_ep *ep, mk_arena *comm_arena);
+
+/* Windowed transports, between the two passes of placement: makes the window, lends it to the comm arena. Collective
+ * over the EP group. */
+mk_status mt_ep_window_open(mt_ep *ep, mk_arena *comm_arena);
+/* Bytes from the window's base to a tensor placed in it. */
+int64_t mt_ep_window_offset(const mt_ep *ep, const mk_tensor *buffer);
+/* After the second pass: constant tables on the device. */
+mk_status mt_ep_start(mt_ep *ep, mk_stream *stream);
 
 /* Shared by transports that weigh at the source: y [T,D] = sum_k w * rows[map] (+ add), and its gradients, where
  * layer->returned holds the rows of the forward pass. */
@@ -93,6 +110,7 @@ mk_status mt_ep_weigh_backward(mk_stream *s, const mt_ep_layer *layer, const mk_
 
 extern const mt_ep_ops mt_ep_local_ops;
 extern const mt_ep_ops mt_ep_block_ops;
+extern const mt_ep_ops mt_ep_rowwise_ops;
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,8 @@
 /* See evaluate.h. */
 #include "trainer/step/evaluate.h"
 
+#include "trainer/step/stop.h"
+
 /* Sums two values over the data-parallel ranks through the evaluation's own device sums. */
 static mk_status sum_over_ranks(mt_trainer *t, double values[2]) {
   mt_comm *dense = t->mesh->dense;
@@ -19,6 +21,7 @@ mk_status mt_evaluate(mt_trainer *t, mt_data *data, int32_t *tokens, int32_t *la
     double ce = 0, count = 0;
     MK_TRY(t->ctx, mt_data_eval_batch(data, m, tokens, labels));
     MK_TRY(t->ctx, mt_trainer_evaluate(t, tokens, labels, &ce, &count, NULL));
+    MK_TRY(t->ctx, mt_stop_check(t->ctx, "step", t->step));
     total[0] += ce;
     total[1] += count;
   }

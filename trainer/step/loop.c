@@ -3,9 +3,9 @@
 #include "trainer/step/loop.h"
 
 #include <math.h>
-#include <signal.h>
 #include <string.h>
 
+#include "kernels/base/file.h"
 #include "kernels/base/heap.h"
 #include "kernels/base/log.h"
 #include "trainer/data/data.h"
@@ -14,6 +14,7 @@
 #include "trainer/step/info.h"
 #include "trainer/step/progress.h"
 #include "trainer/step/record.h"
+#include "trainer/step/stop.h"
 #include "trainer/step/weights_io.h"
 
 typedef struct loop {
@@ -41,24 +42,13 @@ int mt_exit_code(mk_status status) {
     case MK_ERR_CONFIG:
     case MK_ERR_UNSUPPORTED:
       return 2;
+    case MK_ERR_OUTPUT:
+      return 5;
     case MK_ERR_INTERRUPTED:
       return 130;
     default:
       return 3;
   }
-}
-
-/* SIGINT and SIGTERM are blocked, so that one of them waits here until a step has ended. */
-static mk_status check_signals(loop *l) {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGINT);
-  sigaddset(&set, SIGTERM);
-  struct timespec none = {0};
-  int got = sigtimedwait(&set, NULL, &none);
-  MK_CHECK(l->ctx, got < 0, MK_ERR_INTERRUPTED, "interrupted by %s after step %lld",
-           got == SIGINT ? "SIGINT" : "SIGTERM", (long long)l->t->step);
-  return MK_OK;
 }
 
 static int compare_doubles(const void *a, const void *b) {
@@ -134,6 +124,7 @@ static mk_status run_step(loop *l, int64_t n) {
   for (int64_t m = 0; m < t->microbatches; m++) {
     MK_TRY(l->ctx, mt_data_batch(l->data, n - 1, m, l->tokens, l->labels));
     MK_TRY(l->ctx, mt_trainer_microbatch(t, l->tokens, l->labels));
+    if (m + 1 < t->microbatches) MK_TRY(l->ctx, mt_stop_check(l->ctx, "step", n - 1));
   }
   MK_TRY(l->ctx, mt_trainer_finish(t));
   int64_t wire = mt_trainer_wire_bytes(t), slot = n % MT_LOG_SLOTS;
@@ -185,7 +176,7 @@ static mk_status run_steps(loop *l) {
       MK_TRY(l->ctx, record_step(l, n - 3, l->t->slot[(n - 1) % MT_LOG_SLOTS].times));
     }
     follow_time(l, n);
-    MK_TRY(l->ctx, check_signals(l));
+    MK_TRY(l->ctx, mt_stop_check(l->ctx, "step", n));
     if (n == l->last_step || eval_due(l->cfg, n, l->last_step)) MK_TRY(l->ctx, drain(l, n));
     if (eval_due(l->cfg, n, l->last_step)) MK_TRY(l->ctx, evaluate(l, n));
   }
@@ -200,10 +191,19 @@ static mk_status set_roofline(loop *l) {
   return MK_OK;
 }
 
+/* Made before the run, so that a name that cannot be written to costs no training. */
+static mk_status make_weights_folder(loop *l, const mt_comm *world) {
+  if (l->cfg->weights_out[0] == '\0' || world->rank != 0) return MK_OK;
+  mk_status st = mk_folder_make(l->ctx, l->cfg->weights_out);
+  if (st != MK_OK) mk_error_prefix(l->ctx, "weights_out");
+  return st;
+}
+
 static mk_status open_parts(loop *l, mt_comm *world) {
   mk_context *ctx = l->ctx;
   size_t tokens = (size_t)l->cfg->rank_tokens;
   mt_run_info info = {0};
+  MK_TRY(ctx, make_weights_folder(l, world));
   MK_TRY(ctx, mt_trainer_create(ctx, l->cfg, world, &l->t));
   MK_TRY(ctx, mt_data_create(ctx, l->cfg, l->t->mesh->plan.dp_rank, &l->data));
   MK_TRY(ctx, mk_heap_array(ctx, tokens, sizeof(int32_t), &l->tokens));
@@ -242,7 +242,7 @@ mk_status mt_loop_run(mk_context *ctx, const mt_config *cfg, mt_comm *world, con
   if (cfg->weights_out[0] != '\0') MK_TRY_GOTO(ctx, mt_weights_save(l.t, cfg->weights_out), out);
 out:
   mt_progress_end(&l.progress);
-  if (write_end(&l, st) != MK_OK && st == MK_OK) st = MK_ERR_IO;
+  if (write_end(&l, st) != MK_OK && st == MK_OK) st = MK_ERR_OUTPUT;
   mk_heap_free(ctx, l.labels);
   mk_heap_free(ctx, l.tokens);
   mt_data_destroy(l.data);

@@ -24,12 +24,12 @@ static mk_status check_budget(const mt_memory_plan *plan, mk_context *ctx, size_
   char parts[256] = "";
   size_t used = 0;
   for (int i = 0; i < MK_MEM_COUNT; i++) {
-    used += (size_t)snprintf(parts + used, sizeof parts - used, "%s%s %.1f", i == 0 ? "" : ", ",
+    used += (size_t)snprintf(parts + used, sizeof parts - used, "%s%s %.4g", i == 0 ? "" : ", ",
                              mk_memory_name((mk_memory)i), (double)plan->arena[i].peak_bytes / 0x1p20);
   }
   return MK_FAIL(
       ctx, MK_ERR_MEMORY,
-      "out of memory: the run needs %.1f MiB a rank (%s), the budget memory_budget_mib is %.1f MiB; use more "
+      "out of memory: the run needs %.4g MiB a rank (%s), the budget memory_budget_mib is %.4g MiB; use more "
       "ranks with ep or dist_opt, a smaller rank_tokens or model, or a larger budget",
       (double)total / 0x1p20, parts, (double)budget / 0x1p20);
 }
@@ -37,8 +37,10 @@ static mk_status check_budget(const mt_memory_plan *plan, mk_context *ctx, size_
 mk_status mt_memory_plan_commit(mt_memory_plan *plan, mt_model *model, mt_optim *optim) {
   mk_device *dev = model->dev;
   MK_TRY(model->ctx, check_budget(plan, model->ctx, dev->config.budget_bytes));
-  for (int i = 0; i < MK_MEM_COUNT; i++)
-    MK_TRY(model->ctx, mk_arena_commit(&plan->arena[i]));
+  for (int i = 0; i < MK_MEM_COUNT; i++) {
+    bool window = i == MK_MEM_COMM && model->ep->ops->windowed;
+    MK_TRY(model->ctx, window ? mt_ep_window_open(model->ep, &plan->arena[i]) : mk_arena_commit(&plan->arena[i]));
+  }
   mt_model_place(model, plan->arena);
   mt_optim_place(optim, plan->arena);
   return MK_OK;

@@ -17,7 +17,8 @@ enum { LINE_BYTES = 8192 };
 struct mt_recorder {
   mk_context *ctx;
   char *path;
-  int fd; /* -1: records go nowhere */
+  int fd;            /* -1: records go nowhere */
+  off_t whole_bytes; /* of the file: complete lines */
   int used;
   char line[LINE_BYTES];
 };
@@ -87,9 +88,13 @@ static mk_status end(mt_recorder *rec) {
   put(rec, "}\n");
   if (rec->fd < 0) return MK_OK;
   ssize_t wrote = write(rec->fd, rec->line, (size_t)rec->used);
-  MK_CHECK(rec->ctx, wrote == rec->used, MK_ERR_IO, "%s: cannot write a record: %s", rec->path,
-           wrote < 0 ? strerror(errno) : "disk full");
-  return MK_OK;
+  if (wrote == rec->used) {
+    rec->whole_bytes += wrote;
+    return MK_OK;
+  }
+  const char *cause = wrote < 0 ? strerror(errno) : "disk full";
+  if (wrote > 0 && ftruncate(rec->fd, rec->whole_bytes) == 0) lseek(rec->fd, rec->whole_bytes, SEEK_SET);
+  return MK_FAIL(rec->ctx, MK_ERR_OUTPUT, "%s: cannot write a record: %s", rec->path, cause);
 }
 
 mk_status mt_recorder_create(mk_context *ctx, const char *folder, mt_recorder **out) {
@@ -101,7 +106,7 @@ mk_status mt_recorder_create(mk_context *ctx, const char *folder, mt_recorder **
   if (folder != NULL) {
     MK_TRY_GOTO(ctx, mk_heap_printf(ctx, &rec->path, "%s/records.jsonl", folder), out);
     rec->fd = open(rec->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    MK_CHECK_GOTO(ctx, rec->fd >= 0, MK_ERR_IO, out, "%s: cannot create: %s%s", rec->path, strerror(errno),
+    MK_CHECK_GOTO(ctx, rec->fd >= 0, MK_ERR_OUTPUT, out, "%s: cannot create: %s%s", rec->path, strerror(errno),
                   errno == EEXIST ? "; records are never overwritten, give another --out folder" : "");
   }
   *out = rec;
@@ -195,6 +200,7 @@ static const char *status_word(mk_status status) {
     case MK_ERR_UNSUPPORTED:
       return "config";
     case MK_ERR_IO:
+    case MK_ERR_OUTPUT:
       return "io";
     case MK_ERR_FORMAT:
       return "format";

@@ -53,6 +53,7 @@ static mk_status create_host(mt_trainer *t) {
 static mk_status init_state(mt_trainer *t) {
   mk_step_state state = {.loss_divisor = (double)mt_data_labels_per_step(&t->cfg)};
   MK_TRY(t->ctx, mk_copy_h2d(t->compute, &t->model->state, &state));
+  MK_TRY(t->ctx, mt_ep_start(t->ep, t->compute));
   MK_TRY(t->ctx, mt_model_init(t->model, t->compute));
   return mk_stream_sync(t->compute, false);
 }
@@ -61,8 +62,9 @@ mk_status mt_trainer_create(mk_context *ctx, const mt_config *cfg, mt_comm *worl
   mk_status st = MK_OK;
   mt_trainer *t = NULL;
   MK_TRY(ctx, mt_config_check(ctx, cfg));
-  MK_CHECK(ctx, world->size == cfg->ranks, MK_ERR_CONFIG, "ranks: %lld, but %d processes were started",
-           (long long)cfg->ranks, world->size);
+  MK_CHECK(ctx, world->size == cfg->ranks, MK_ERR_CONFIG,
+           "ranks: %lld, but %d processes were started; start mpirun -np %lld or set ranks=%d", (long long)cfg->ranks,
+           world->size, (long long)cfg->ranks, world->size);
   MK_TRY(ctx, mk_heap_alloc(ctx, sizeof *t, &t));
   t->ctx = ctx;
   t->cfg = *cfg;

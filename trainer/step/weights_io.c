@@ -11,7 +11,9 @@ static mk_status put(void *user, const mt_param *param, int64_t first, int64_t c
 mk_status mt_weights_load(mt_trainer *t, const char *path) {
   mt_weights_import_args args = {
       .path = path, .prefix = "", .cfg = &t->cfg, .params = &t->model->params, .dtype = MK_F32, .put = put, .user = t};
-  MK_TRY(t->ctx, mt_weights_import(t->ctx, &args));
+  mk_status st = mt_weights_import(t->ctx, &args);
+  if (st != MK_OK) mk_error_prefix(t->ctx, "weights_in");
+  MK_TRY(t->ctx, st);
   return mt_trainer_weights_changed(t);
 }
 

@@ -1,9 +1,9 @@
 /* One rank against many: the same token blocks as microbatches of one rank, and side by side on N ranks, must give the
  * same routes, loss, gradients and, after three steps, parameters. Started under mpirun:
- *   parallel_check <row>...   row = shard:ep:precision:device:reduce, e.g. dist_opt:2:fp32:cpu:all_reduce
+ *   parallel_check <row>...   row = shard:ep:precision:device:reduce[:transport], e.g. dist_opt:2:fp32:cpu:all_reduce
  * Every rank runs the one-rank twin itself and compares what it owns. A row that begins with `bits=` compares, bit for
  * bit, with the same layout on the cpu device instead: cpu is a rerun, cpu_async a missing wait, guard a host read;
- * `recompute=` compares full recompute with none.
+ * `recompute=` compares full recompute with none, `block=` the row's transport with block.
  * A failure prints row, tensor, index, expected, got. */
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "tests/trainer/support/tiny.h"
 
 typedef struct row {
-  char shard[16], precision[8], device[16], reduce[24];
+  char shard[16], precision[8], device[16], reduce[24], transport[16];
   int ep;
 } row;
 
@@ -22,6 +22,7 @@ typedef struct pair {
   mt_trainer *many, *one;
   const char *name;
   double tolerance;
+  bool block_twin;
   int failures;
 } pair;
 
@@ -175,6 +176,7 @@ static void check_bits(pair *p, const mt_config *c, mt_comm *world) {
   snprintf(twin.device, sizeof twin.device, "cpu");
   twin.guard = false;
   twin.recompute = MT_RECOMPUTE_NONE;
+  twin.ep_transport = p->block_twin ? MT_EP_BLOCK : c->ep_transport;
   double *expected = train_and_read(&p->ctx, &twin, world, p->name, &count);
   double *got = train_and_read(&p->ctx, c, world, p->name, &count);
   for (int64_t i = 0; i < count && p->failures == 0; i++) {
@@ -185,8 +187,9 @@ static void check_bits(pair *p, const mt_config *c, mt_comm *world) {
 }
 
 static row parse_row(const char *text) {
-  row r = {0};
-  if (sscanf(text, "%15[^:]:%d:%7[^:]:%15[^:]:%23s", r.shard, &r.ep, r.precision, r.device, r.reduce) != 5) {
+  row r = {.transport = "block"};
+  if (sscanf(text, "%15[^:]:%d:%7[^:]:%15[^:]:%23[^:]:%15s", r.shard, &r.ep, r.precision, r.device, r.reduce,
+             r.transport) < 5) {
     fprintf(stderr, "row '%s' is not shard:ep:precision:device:reduce\n", text);
     exit(2);
   }
@@ -201,6 +204,7 @@ static mt_config config_of(mk_context *ctx, const row *r, int ranks) {
   tiny_ok(ctx, mt_config_set(ctx, &c, "shard", r->shard), "shard");
   tiny_ok(ctx, mt_config_set(ctx, &c, "precision", r->precision), "precision");
   tiny_ok(ctx, mt_config_set(ctx, &c, "grad_reduce", r->reduce), "grad_reduce");
+  tiny_ok(ctx, mt_config_set(ctx, &c, "ep_transport", r->transport), "ep_transport");
   c.guard = strcmp(r->device, "guard") == 0;
   tiny_ok(ctx, mt_config_set(ctx, &c, "device", c.guard ? "cpu" : r->device), "device");
   return c;
@@ -216,12 +220,14 @@ int main(int argc, char **argv) {
   for (int i = 1; i < argc; i++) {
     bool bits = strncmp(argv[i], "bits=", 5) == 0;
     bool recompute = strncmp(argv[i], "recompute=", 10) == 0;
-    row r = parse_row(bits || recompute ? strchr(argv[i], '=') + 1 : argv[i]);
+    bool block = strncmp(argv[i], "block=", 6) == 0;
+    row r = parse_row(bits || recompute || block ? strchr(argv[i], '=') + 1 : argv[i]);
     pair p = {.ctx = {.rank = world->rank}, .one_ctx = {.rank = world->rank}, .name = argv[i]};
     p.tolerance = strcmp(r.precision, "fp32") == 0 ? 1e-5 : 2e-2;
     mt_config c = config_of(&p.ctx, &r, world->size);
     c.recompute = recompute ? MT_RECOMPUTE_FULL : MT_RECOMPUTE_NONE;
-    if (bits || recompute) {
+    p.block_twin = block;
+    if (bits || recompute || block) {
       for (int norm = MT_NORM_REORDERED; norm <= MT_NORM_PRE; norm++) {
         c.norm = (mt_norm_placement)norm;
         check_bits(&p, &c, world);

@@ -1,0 +1,42 @@
+/* One-sided row exchange: rows go straight into, and come straight from, buffers of the peers of a group.
+ *
+ * `peers` is the table of the peers' base addresses as seen from here; a buffer starts `offset` bytes after each base
+ * (the layout is the same on all ranks). Route r = t*K + k names (rank, row); rank -1 is a dropped route.
+ * put: row t of x [T,D] (or row r of x [T*K,D]) -> the named row of each kept route. get: the named row -> out[r];
+ * rows of dropped routes become zero. Neither waits nor tells anyone: barriers on the stream do
+ * (Olmo-core 3.0.0 olmo_core/kernels/symm_mem_vdev2d.py). */
+#ifndef KERNELS_OPS_ROW_EXCHANGE_ROW_EXCHANGE_H
+#define KERNELS_OPS_ROW_EXCHANGE_ROW_EXCHANGE_H
+
+#include "kernels/device/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct mk_row_routes {
+  mk_tensor rank;  /* i32 [T,K]; -1 = dropped */
+  mk_tensor row;   /* i32 [T,K]; < rows */
+  mk_tensor peers; /* i64 [R] base addresses */
+  int64_t offset;  /* bytes from a base to the buffer */
+  int64_t rows;    /* rows of the buffer */
+} mk_row_routes;
+
+typedef struct mk_row_put_args {
+  mk_tensor x; /* [T,D]: each kept route of t gets row t; or [T*K,D]: route r gets row r */
+  mk_row_routes routes;
+} mk_row_put_args;
+
+typedef struct mk_row_get_args {
+  mk_row_routes routes;
+  mk_tensor out; /* out [T*K,D] */
+} mk_row_get_args;
+
+mk_status mk_row_put(mk_stream *stream, const mk_row_put_args *args);
+mk_status mk_row_get(mk_stream *stream, const mk_row_get_args *args);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
