@@ -22,7 +22,7 @@ typedef struct result {
   float out[ROUTES * WIDTH];
 } result;
 
-static void exchange(const char *device, bool per_route, result *result) {
+static void exchange(const char *device, bool per_route, result *got) {
   const mk_device_config config = {.name = device, .threads = 2};
   double rank[ROUTES], row[ROUTES], bases[PEERS];
   test_bench b;
@@ -44,21 +44,21 @@ static void exchange(const char *device, bool per_route, result *result) {
   test_ok(&b, mk_row_put(b.stream, &(mk_row_put_args){.x = x, .routes = routes}), "put");
   test_ok(&b, mk_row_get(b.stream, &(mk_row_get_args){.routes = routes, .out = out}), "get");
   for (int p = 0; p < PEERS; p++)
-    test_read_bytes(&b, &peer[p], result->peer[p]);
-  test_read_bytes(&b, &out, result->out);
+    test_read_bytes(&b, &peer[p], got->peer[p]);
+  test_read_bytes(&b, &out, got->out);
   double values[ROUTES * WIDTH];
   test_read(&b, &x, values);
   for (int r = 0; r < ROUTES; r++) {
     for (int c = 0; c < WIDTH; c++) {
       double expected = rank[r] < 0 ? 0 : values[(per_route ? r : r / TOP_K) * WIDTH + c];
-      ck_assert_msg(result->out[r * WIDTH + c] == (float)expected,
+      ck_assert_msg(got->out[r * WIDTH + c] == (float)expected,
                     "row_get %s f32 seed 3 route %d column %d: expected %g got %g", device, r, c, expected,
-                    (double)result->out[r * WIDTH + c]);
+                    (double)got->out[r * WIDTH + c]);
     }
   }
   for (int p = 0; p < PEERS; p++) { /* rows before the offset belong to something else */
     for (int i = 0; i < OFFSET_ROWS * WIDTH; i++)
-      ck_assert(result->peer[p][i] == -1.0f);
+      ck_assert(got->peer[p][i] == -1.0f);
   }
   test_bench_close(&b);
 }
