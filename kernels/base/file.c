@@ -22,18 +22,36 @@ static mk_status read_all(mk_context *ctx, const char *path, int fd, char *data,
   return MK_OK;
 }
 
+/* O_NONBLOCK: opening a pipe that nobody writes to would wait for ever. It does nothing to regular files. */
+mk_status mk_file_open(mk_context *ctx, const char *key, const char *path, int *fd, int64_t *bytes) {
+  mk_status st = MK_OK;
+  struct stat info;
+  const char *sep = key != NULL ? ": " : "";
+  if (key == NULL) key = "";
+  int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  MK_CHECK(ctx, file >= 0, MK_ERR_IO, "%s%s%s: cannot open: %s", key, sep, path, strerror(errno));
+  MK_CHECK_GOTO(ctx, fstat(file, &info) == 0, MK_ERR_IO, out, "%s%s%s: cannot stat: %s", key, sep, path,
+                strerror(errno));
+  MK_CHECK_GOTO(ctx, S_ISREG(info.st_mode), MK_ERR_IO, out, "%s%s%s: not a regular file%s", key, sep, path,
+                S_ISDIR(info.st_mode) ? " but a folder" : "");
+  *fd = file;
+  *bytes = (int64_t)info.st_size;
+  return MK_OK;
+out:
+  close(file);
+  return st;
+}
+
 mk_status mk_file_read(mk_context *ctx, const char *path, char **out, size_t *bytes) {
   mk_status st = MK_OK;
   char *data = NULL;
-  struct stat info;
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  MK_CHECK(ctx, fd >= 0, MK_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
-  MK_CHECK_GOTO(ctx, fstat(fd, &info) == 0, MK_ERR_IO, out, "%s: cannot stat: %s", path, strerror(errno));
-  MK_CHECK_GOTO(ctx, S_ISREG(info.st_mode), MK_ERR_IO, out, "%s: not a regular file", path);
-  MK_TRY_GOTO(ctx, mk_heap_alloc(ctx, (size_t)info.st_size + 1, &data), out);
-  MK_TRY_GOTO(ctx, read_all(ctx, path, fd, data, (size_t)info.st_size), out);
+  int fd = -1;
+  int64_t size = 0;
+  MK_TRY(ctx, mk_file_open(ctx, NULL, path, &fd, &size));
+  MK_TRY_GOTO(ctx, mk_heap_alloc(ctx, (size_t)size + 1, &data), out);
+  MK_TRY_GOTO(ctx, read_all(ctx, path, fd, data, (size_t)size), out);
   *out = data;
-  *bytes = (size_t)info.st_size;
+  *bytes = (size_t)size;
   data = NULL;
 out:
   mk_heap_free(ctx, data);
@@ -46,10 +64,10 @@ static mk_status write_all(mk_context *ctx, const char *path, int fd, const char
   while (done < bytes) {
     ssize_t put = write(fd, data + done, bytes - done);
     if (put < 0 && errno == EINTR) continue;
-    MK_CHECK(ctx, put > 0, MK_ERR_IO, "%s: cannot write %zu bytes: %s", path, bytes, strerror(errno));
+    MK_CHECK(ctx, put > 0, MK_ERR_OUTPUT, "%s: cannot write %zu bytes: %s", path, bytes, strerror(errno));
     done += (size_t)put;
   }
-  MK_CHECK(ctx, fsync(fd) == 0, MK_ERR_IO, "%s: cannot sync: %s", path, strerror(errno));
+  MK_CHECK(ctx, fsync(fd) == 0, MK_ERR_OUTPUT, "%s: cannot sync: %s", path, strerror(errno));
   return MK_OK;
 }
 
@@ -59,9 +77,9 @@ mk_status mk_file_write(mk_context *ctx, const char *path, const void *data, siz
   int fd = -1;
   MK_TRY_GOTO(ctx, mk_heap_printf(ctx, &temporary, "%s.tmp%ld", path, (long)getpid()), out);
   fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  MK_CHECK_GOTO(ctx, fd >= 0, MK_ERR_IO, out, "%s: cannot create: %s", path, strerror(errno));
+  MK_CHECK_GOTO(ctx, fd >= 0, MK_ERR_OUTPUT, out, "%s: cannot create: %s", path, strerror(errno));
   MK_TRY_GOTO(ctx, write_all(ctx, path, fd, data, bytes), out);
-  MK_CHECK_GOTO(ctx, rename(temporary, path) == 0, MK_ERR_IO, out, "%s: cannot rename into place: %s", path,
+  MK_CHECK_GOTO(ctx, rename(temporary, path) == 0, MK_ERR_OUTPUT, out, "%s: cannot rename into place: %s", path,
                 strerror(errno));
 out:
   if (fd >= 0) close(fd);
@@ -72,19 +90,21 @@ out:
 
 mk_status mk_folder_make(mk_context *ctx, const char *path) {
   char part[4096];
-  MK_CHECK(ctx, strlen(path) < sizeof part && path[0] != '\0', MK_ERR_IO, "folder name '%.100s' is empty or too long",
-           path);
+  MK_CHECK(ctx, strlen(path) < sizeof part && path[0] != '\0', MK_ERR_OUTPUT,
+           "folder name '%.100s' is empty or too long", path);
   strcpy(part, path);
   for (char *slash = part + 1;; slash++) {
     if (*slash != '/' && *slash != '\0') continue;
     char keep = *slash;
     *slash = '\0';
-    MK_CHECK(ctx, mkdir(part, 0755) == 0 || errno == EEXIST, MK_ERR_IO, "%s: cannot create folder: %s", part,
+    MK_CHECK(ctx, mkdir(part, 0755) == 0 || errno == EEXIST, MK_ERR_OUTPUT, "%s: cannot create folder: %s", part,
              strerror(errno));
     *slash = keep;
     if (keep == '\0') break;
   }
   struct stat info;
-  MK_CHECK(ctx, stat(path, &info) == 0 && S_ISDIR(info.st_mode), MK_ERR_IO, "%s: exists and is not a folder", path);
+  MK_CHECK(ctx, stat(path, &info) == 0 && S_ISDIR(info.st_mode), MK_ERR_OUTPUT,
+           "%s: exists and is not a folder; give another name or remove it", path);
+  MK_CHECK(ctx, access(path, W_OK | X_OK) == 0, MK_ERR_OUTPUT, "%s: folder is not writable: %s", path, strerror(errno));
   return MK_OK;
 }

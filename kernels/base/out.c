@@ -15,6 +15,6 @@ void mk_out(const char *fmt, ...) {
 
 mk_status mk_out_flush(mk_context *ctx) {
   bool failed = fflush(stdout) != 0 || ferror(stdout) != 0;
-  MK_CHECK(ctx, !failed, MK_ERR_IO, "cannot write to standard output: %s", strerror(errno));
+  MK_CHECK(ctx, !failed, MK_ERR_OUTPUT, "cannot write to standard output: %s", strerror(errno));
   return MK_OK;
 }

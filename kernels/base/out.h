@@ -11,7 +11,7 @@ extern "C" {
 /* printf to standard output. A failing output is noticed by mk_out_flush. */
 void mk_out(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* MK_ERR_IO when something could not be written (closed pipe, full disk). */
+/* MK_ERR_OUTPUT when something could not be written (closed pipe, full disk). */
 mk_status mk_out_flush(mk_context *ctx);
 
 #ifdef __cplusplus

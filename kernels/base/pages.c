@@ -3,11 +3,16 @@
 #include "kernels/base/pages.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "kernels/base/text.h"
+
+enum { LARGE_BYTES = 64 << 20 }; /* blocks from here on are weighed against what the machine has left */
 enum { HUGE_BYTES = 2 << 20, POPULATE_WRITE = 23 /* MADV_POPULATE_WRITE, absent from older headers */ };
 
 static size_t page_bytes(void) { return (size_t)sysconf(_SC_PAGESIZE); }
@@ -40,18 +45,47 @@ static bool make_resident(char *block, size_t bytes) {
   return true;
 }
 
+/* First number of the line that begins with `label` ("" = the first line), or `otherwise`. */
+static double number_in(const char *path, const char *label, double otherwise) {
+  char line[256], digits[32];
+  double value = otherwise;
+  FILE *file = fopen(path, "re");
+  if (file == NULL) return otherwise;
+  while (fgets(line, sizeof line, file) != NULL) {
+    if (strncmp(line, label, strlen(label)) != 0) continue;
+    const char *number = line + strcspn(line, "0123456789");
+    snprintf(digits, sizeof digits, "%.*s", (int)strspn(number, "0123456789"), number);
+    if (!mk_text_number(digits, true, &value)) value = otherwise;
+    break;
+  }
+  fclose(file);
+  return value;
+}
+
+/* What can be made resident before the kernel must end a process to get memory: of the machine, and of the container
+ * (cgroup 2). Infinite where the kernel does not tell. */
+static double available_bytes(void) {
+  double machine = 1024 * number_in("/proc/meminfo", "MemAvailable:", HUGE_VAL);
+  double limit = number_in("/sys/fs/cgroup/memory.max", "", HUGE_VAL); /* "max": no number */
+  double left = limit - number_in("/sys/fs/cgroup/memory.current", "", 0);
+  return left < machine ? left : machine;
+}
+
 mk_status mk_pages_alloc(mk_context *ctx, size_t bytes, void **out) {
   ctx->heap_calls += 1;
-  bool injected = ctx->heap_fail_at != 0 && ctx->heap_calls == ctx->heap_fail_at;
+  bool refused = ctx->heap_fail_at != 0 && ctx->heap_calls == ctx->heap_fail_at;
   size_t mapped = mapped_bytes(bytes);
   void *block = NULL;
-  if (!injected && mapped >= bytes) block = bytes >= HUGE_BYTES ? map_huge(mapped) : map_anonymous(mapped);
+  if (bytes >= LARGE_BYTES && (double)bytes > available_bytes()) refused = true;
+  if (!refused && mapped >= bytes) block = bytes >= HUGE_BYTES ? map_huge(mapped) : map_anonymous(mapped);
   if (block != NULL && !make_resident(block, mapped)) {
     munmap(block, mapped);
     block = NULL;
   }
-  MK_CHECK(ctx, block != NULL, MK_ERR_MEMORY, "out of memory: the machine could not give %zu bytes for a device block",
-           bytes);
+  MK_CHECK(ctx, block != NULL, MK_ERR_MEMORY,
+           "out of memory: this machine could not give %zu bytes (%.1f MiB) for one block; use a smaller model or "
+           "rank_tokens, fewer threads, or more ranks with ep or dist_opt",
+           bytes, (double)bytes / 0x1p20);
   ctx->heap_live += 1;
   *out = block;
   return MK_OK;

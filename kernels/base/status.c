@@ -3,6 +3,9 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
+
+#include "kernels/base/text.h"
 
 const char *mk_status_name(mk_status status) {
   switch (status) {
@@ -18,6 +21,8 @@ const char *mk_status_name(mk_status status) {
       return "io";
     case MK_ERR_FORMAT:
       return "format";
+    case MK_ERR_OUTPUT:
+      return "output";
     case MK_ERR_DEVICE:
       return "device";
     case MK_ERR_COMM:
@@ -51,6 +56,7 @@ mk_status mk_fail(mk_context *ctx, mk_status status, const char *file, int line,
   va_start(args, fmt);
   vsnprintf(ctx->error.message, sizeof ctx->error.message, fmt, args);
   va_end(args);
+  mk_text_printable(ctx->error.message);
   frame_add(&ctx->error, file, line);
   return status;
 }
@@ -58,6 +64,13 @@ mk_status mk_fail(mk_context *ctx, mk_status status, const char *file, int line,
 mk_status mk_trace(mk_context *ctx, mk_status status, const char *file, int line) {
   frame_add(&ctx->error, file, line);
   return status;
+}
+
+void mk_error_prefix(mk_context *ctx, const char *what) {
+  char message[MK_MESSAGE_BYTES];
+  memcpy(message, ctx->error.message, sizeof message);
+  snprintf(ctx->error.message, sizeof ctx->error.message, "%.500s: %.*s", what, MK_MESSAGE_BYTES - 503, message);
+  mk_text_printable(ctx->error.message);
 }
 
 void mk_error_clear(mk_context *ctx) {

@@ -23,6 +23,7 @@ typedef enum mk_status {
   /* input and output */
   MK_ERR_IO = -30,     /* read, write, open, disk full */
   MK_ERR_FORMAT = -31, /* a file is not what it should be, or is damaged */
+  MK_ERR_OUTPUT = -32, /* results cannot be written: not permitted, disk full, closed pipe */
   /* device and communication */
   MK_ERR_DEVICE = -40,
   MK_ERR_COMM = -50,
@@ -61,12 +62,16 @@ typedef struct mk_context {
 /* Short lower-case word for a status, e.g. "memory". Never NULL. */
 const char *mk_status_name(mk_status status);
 
-/* Records the first fault (later ones are dropped) and returns `status`. */
+/* Records the first fault (later ones are dropped) and returns `status`. The message stays one line: control characters
+ * of quoted values become '?'. */
 mk_status mk_fail(mk_context *ctx, mk_status status, const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 
 /* Adds a caller's frame to a recorded fault; returns `status` unchanged. */
 mk_status mk_trace(mk_context *ctx, mk_status status, const char *file, int line);
+
+/* Puts "<what>: " before the recorded message: who met a fault knows more of its place than who found it. */
+void mk_error_prefix(mk_context *ctx, const char *what);
 
 /* Forgets the recorded fault, so that a sweep can go on after a refused cell. */
 void mk_error_clear(mk_context *ctx);

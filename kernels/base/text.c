@@ -27,6 +27,12 @@ int mk_text_distance(const char *a, const char *b) {
   return row[nb];
 }
 
+void mk_text_printable(char *text) {
+  for (; *text != '\0'; text++) {
+    if (iscntrl((unsigned char)*text)) *text = '?';
+  }
+}
+
 bool mk_text_number(const char *text, bool whole, double *out) {
   if (text[0] == '\0' || isspace((unsigned char)text[0])) return false;
   if (strspn(text, whole ? "+-0123456789" : "+-0123456789.eE") != strlen(text)) return false;

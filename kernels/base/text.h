@@ -16,6 +16,9 @@ int mk_text_distance(const char *a, const char *b);
  * fraction or exponent is too. *out is set on success only. */
 bool mk_text_number(const char *text, bool whole, double *out);
 
+/* Control characters become '?', so that a quoted value cannot break a line or move a terminal's cursor. */
+void mk_text_printable(char *text);
+
 #ifdef __cplusplus
 }
 #endif

@@ -55,13 +55,13 @@ static mk_status check_tensor(const tensors_source *s, const mt_st_tensor *t, co
 static mk_status check_length(tensors_source *s, const mt_config *cfg) {
   mk_context *ctx = s->base.ctx;
   int64_t all = s->tokens->count / cfg->seq_len, held_out = (int64_t)((double)all * cfg->holdout);
-  int64_t steps = cfg->warmup_steps + cfg->steps, step_windows = cfg->global_tokens / cfg->seq_len;
+  int64_t steps = cfg->warmup_steps + cfg->steps;
+  double need = (double)steps * (double)(cfg->global_tokens / cfg->seq_len); /* may exceed 64 bits */
   s->train_windows = all - held_out;
-  MK_CHECK(ctx, steps <= s->train_windows / step_windows, MK_ERR_FORMAT,
-           "data_path: %s: %lld windows for training, but each of %lld steps of %lld tokens needs %lld; lower steps or "
-           "holdout",
+  MK_CHECK(ctx, need <= (double)s->train_windows, MK_ERR_FORMAT,
+           "data_path: %s: %lld windows for training, but %lld steps of %lld tokens need %.0f; lower steps or holdout",
            mt_st_reader_path(s->file), (long long)s->train_windows, (long long)steps, (long long)cfg->global_tokens,
-           (long long)step_windows);
+           need);
   MK_CHECK(ctx, cfg->eval_tokens / cfg->seq_len <= held_out, MK_ERR_FORMAT,
            "data_path: %s: %lld windows are held out, but eval_tokens %lld needs %lld", mt_st_reader_path(s->file),
            (long long)held_out, (long long)cfg->eval_tokens, (long long)(cfg->eval_tokens / cfg->seq_len));

@@ -113,7 +113,7 @@ START_TEST(an_unwritable_path_is_an_io_error) {
   mk_context ctx = {0};
   mt_comm *inner = NULL, *trace = NULL;
   ck_assert_int_eq(mt_comm_self_create(&ctx, &inner), MK_OK);
-  ck_assert_int_eq(mt_comm_trace_create(&ctx, inner, "/nonexistent/trace.csv", &trace), MK_ERR_IO);
+  ck_assert_int_eq(mt_comm_trace_create(&ctx, inner, "/nonexistent/trace.csv", &trace), MK_ERR_OUTPUT);
   ck_assert_ptr_nonnull(strstr(ctx.error.message, "/nonexistent/trace.csv"));
   mt_comm_destroy(inner);
   ck_assert_int_eq(ctx.heap_live, 0);
@@ -129,7 +129,7 @@ START_TEST(a_full_disk_shows_at_poll) {
   ck_assert_int_eq(mt_comm_poll(trace), MK_OK);
   for (int i = 0; i < 10000; i++)
     ck_assert_int_eq(mt_comm_barrier(trace, NULL), MK_OK);
-  ck_assert_int_eq(mt_comm_poll(trace), MK_ERR_IO);
+  ck_assert_int_eq(mt_comm_poll(trace), MK_ERR_OUTPUT);
   mt_comm_destroy(trace);
   ck_assert_int_eq(ctx.heap_live, 0);
 }

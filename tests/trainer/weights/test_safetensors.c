@@ -254,7 +254,7 @@ START_TEST(disk_full) {
   ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
   mt_st_tensor spec = {.name = "t", .dtype = MK_F32, .n_dims = 1, .dim = {65536}};
   test_must(&ctx, mt_st_writer_create(&ctx, path, &spec, 1, NULL, &w), "create");
-  TEST_ERROR(&ctx, mt_st_writer_put(w, 0, values, 65536), MK_ERR_IO, path, "cannot write");
+  TEST_ERROR(&ctx, mt_st_writer_put(w, 0, values, 65536), MK_ERR_OUTPUT, path, "cannot write");
   TEST_ERROR(&ctx, mt_st_writer_commit(w), MK_ERR_ARG, "'t': 0 of 65536");
   mt_st_writer_destroy(w);
   ck_assert_int_eq(files_in(&folder), 1);
@@ -282,7 +282,7 @@ START_TEST(unfinished) {
   ck_assert(!exists(path));
   mt_st_writer_destroy(w);
   ck_assert_int_eq(files_in(&folder), 0);
-  TEST_ERROR(&ctx, write_specs(&ctx, "/nonexistent/folder/x"), MK_ERR_IO, "/nonexistent/folder/x", "cannot create");
+  TEST_ERROR(&ctx, write_specs(&ctx, "/nonexistent/folder/x"), MK_ERR_OUTPUT, "/nonexistent/folder/x", "cannot create");
   ck_assert_int_eq(ctx.heap_live, 0);
   test_folder_remove(&folder);
 }

@@ -473,7 +473,7 @@ START_TEST(full_disk) {
   ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
   args.writes = true;
   args.user = &wrote;
-  TEST_ERROR(&ctx, mt_weights_export(&ctx, &args), MK_ERR_IO, "model.safetensors", "cannot write");
+  TEST_ERROR(&ctx, mt_weights_export(&ctx, &args), MK_ERR_OUTPUT, "model.safetensors", "cannot write");
   ck_assert_int_eq(wrote, listened);
   checker check = {.dtype = MK_F32};
   TEST_ERROR(&ctx, import_case(&ctx, &c, path, 1, 0, &check), MK_ERR_IO, "neither");
