@@ -5,20 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/arguments.h"
 #include "kernels/base/heap.h"
 #include "kernels/base/log.h"
 #include "suite/cli/verb.h"
 
 /* ---- environment ---- */
-
-enum { MAX_ENV_ARGS = 128 };
-
-typedef struct arguments {
-  mk_context *ctx;
-  char *value[MAX_ENV_ARGS];
-  bool owned[MAX_ENV_ARGS];
-  int count;
-} arguments;
 
 static void variable_name(const char *option, char *out, size_t bytes) {
   size_t used = (size_t)snprintf(out, bytes, "MOEMARK_");
@@ -28,108 +20,105 @@ static void variable_name(const char *option, char *out, size_t bytes) {
   out[used] = '\0';
 }
 
-static mk_status add_flag(arguments *a, const char *name) {
-  MK_TRY(a->ctx, mk_heap_printf(a->ctx, &a->value[a->count], "--%s", name));
-  a->owned[a->count++] = true;
-  return MK_OK;
+typedef struct parsing {
+  mk_context *ctx;
+  const struct argp *argp;
+  char *program;
+  void *input;
+} parsing;
+
+/* The variable as a command line of its own, so that a fault can name it. */
+static mk_status parse_as_option(const parsing *p, const struct argp_option *option, const char *variable,
+                                 char *value) {
+  char name[128], place[160];
+  char *argv[] = {p->program, name, option->arg != NULL ? value : NULL, NULL};
+  snprintf(name, sizeof name, "--%s", option->name);
+  mk_status st = mk_arguments_parse(p->ctx, p->argp, option->arg != NULL ? 3 : 2, argv, NULL, p->input);
+  if (st == MK_OK) return MK_OK;
+  snprintf(place, sizeof place, "environment variable %s", variable);
+  mk_error_prefix(p->ctx, place);
+  return st;
 }
 
-static mk_status add_option(arguments *a, const struct argp_option *option) {
+static mk_status parse_variable(const parsing *p, const struct argp_option *option) {
   char variable[128];
   variable_name(option->name, variable, sizeof variable);
   char *value = getenv(variable);
-  if (value == NULL || a->count + 2 > MAX_ENV_ARGS) return MK_OK;
-  if (option->arg != NULL) {
-    if (value[0] == '\0') return MK_OK;
-    MK_TRY(a->ctx, add_flag(a, option->name));
-    a->value[a->count++] = value;
-    return MK_OK;
+  if (value == NULL || value[0] == '\0') return MK_OK;
+  if (option->arg != NULL || strcmp(value, "1") == 0 || strcmp(value, "true") == 0) {
+    return parse_as_option(p, option, variable, value);
   }
-  if (strcmp(value, "1") == 0 || strcmp(value, "true") == 0) return add_flag(a, option->name);
-  MK_CHECK(a->ctx, value[0] == '\0' || strcmp(value, "0") == 0 || strcmp(value, "false") == 0, MK_ERR_CONFIG,
+  MK_CHECK(p->ctx, strcmp(value, "0") == 0 || strcmp(value, "false") == 0, MK_ERR_CONFIG,
            "environment variable %s: '%.60s' is not 1, 0, true or false", variable, value);
   return MK_OK;
 }
 
-static mk_status add_options(arguments *a, const struct argp *argp) {
+static mk_status parse_environment(const parsing *p, const struct argp *argp) {
   for (const struct argp_option *o = argp->options; o != NULL && (o->name != NULL || o->key != 0 || o->doc != NULL);
        o++) {
     if (o->name == NULL || (o->flags & (OPTION_DOC | OPTION_ALIAS)) != 0) continue;
-    MK_TRY(a->ctx, add_option(a, o));
+    MK_TRY(p->ctx, parse_variable(p, o));
   }
   for (const struct argp_child *child = argp->children; child != NULL && child->argp != NULL; child++) {
-    MK_TRY(a->ctx, add_options(a, child->argp));
+    MK_TRY(p->ctx, parse_environment(p, child->argp));
   }
   return MK_OK;
 }
 
-/* argp moves arguments behind the options; their pointers go back into argv, which has room for them. */
 mk_status ms_cli_parse(mk_context *ctx, const struct argp *argp, int argc, char **argv, void *input,
                        ms_arguments *rest) {
-  mk_status st = MK_OK;
-  arguments env = {.ctx = ctx};
-  char **all = NULL;
   int first = 0;
-  MK_TRY_GOTO(ctx, add_options(&env, argp), out);
-  MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)(argc + env.count + 1), sizeof *all, &all), out);
-  all[0] = argv[0];
-  memcpy(all + 1, env.value, (size_t)env.count * sizeof *all);
-  memcpy(all + 1 + env.count, argv + 1, (size_t)(argc - 1) * sizeof *all);
-  /* argp ends the program with argp_err_exit_status on a usage error and with 0 after --help */
-  MK_CHECK_GOTO(ctx, argp_parse(argp, argc + env.count, all, 0, &first, input) == 0, MK_ERR_CONFIG, out,
-                "the command line could not be read");
-  rest->count = argc + env.count - first;
-  rest->item = argv + argc - rest->count;
-  memcpy(rest->item, all + first, (size_t)rest->count * sizeof *all);
-out:
-  for (int i = 0; i < env.count; i++) {
-    if (env.owned[i]) mk_heap_free(ctx, env.value[i]);
-  }
-  mk_heap_free(ctx, all);
-  return st;
+  const parsing p = {.ctx = ctx, .argp = argp, .program = argv[0], .input = input};
+  MK_TRY(ctx, parse_environment(&p, argp));
+  MK_TRY(ctx, mk_arguments_parse(ctx, argp, argc, argv, &first, input));
+  *rest = (ms_arguments){.item = argv + first, .count = argc - first};
+  return MK_OK;
 }
 
 /* ---- common options ---- */
 
 /* KEY=VALUE, checked against the trainer's keys at once: a typo must not wait for the plan. */
-static void add_override(ms_common *c, const char *text, struct argp_state *state) {
+static error_t add_override(ms_common *c, const char *text) {
   char key[MS_NAME_BYTES];
   mt_config scratch = mt_config_default();
   const char *equals = strchr(text, '=');
   size_t length = equals == NULL ? 0 : (size_t)(equals - text);
   if (length == 0 || length >= sizeof key || strlen(equals + 1) >= MT_TEXT_BYTES) {
-    argp_error(state, "--set: '%.80s' is not KEY=VALUE, or too long", text);
-    return; /* argp_error ends the program, but its declaration does not say so */
+    return mk_arguments_fail(c->ctx, "--set: '%.80s' is not KEY=VALUE, or too long", text);
   }
   memcpy(key, text, length);
   key[length] = '\0';
   if (mt_config_set(c->ctx, &scratch, key, equals + 1) != MK_OK) {
-    argp_error(state, "--set: %s", c->ctx->error.message);
-    return;
+    mk_error_prefix(c->ctx, "--set");
+    return EINVAL;
   }
   ms_settings *set = &c->overrides;
-  c->st = mk_heap_resize(c->ctx, &set->item, ((size_t)set->count + 1) * sizeof *set->item);
-  if (c->st != MK_OK) return;
+  if (mk_heap_resize(c->ctx, &set->item, ((size_t)set->count + 1) * sizeof *set->item) != MK_OK) return ENOMEM;
   ms_setting *item = &set->item[set->count++];
   *item = (ms_setting){0};
   strcpy(item->key, key);
   strcpy(item->value, equals + 1);
+  return 0;
 }
 
 /* One or more KEY=VALUE separated by blanks, as the environment variable holds them. */
-static void add_overrides(ms_common *c, const char *text, struct argp_state *state) {
+static error_t add_overrides(ms_common *c, const char *text) {
   char one[MT_TEXT_BYTES + MS_NAME_BYTES];
-  while (*text != '\0' && c->st == MK_OK) {
+  error_t error = 0;
+  while (*text != '\0' && error == 0) {
     size_t length = strcspn(text, " ");
-    if (length >= sizeof one) {
-      argp_error(state, "--set: '%.80s...' is too long", text);
-      return;
-    }
+    if (length >= sizeof one) return mk_arguments_fail(c->ctx, "--set: '%.80s...' is too long", text);
     memcpy(one, text, length);
     one[length] = '\0';
-    if (length > 0) add_override(c, one, state);
+    if (length > 0) error = add_override(c, one);
     text += length + strspn(text + length, " ");
   }
+  return error;
+}
+
+error_t ms_cli_format(mk_context *ctx, const char *text, ms_format *out) {
+  if (ms_format_parse(text, out)) return 0;
+  return mk_arguments_fail(ctx, "--format: '%.40s' is not table, csv or json", text);
 }
 
 static error_t parse_common(int key, char *arg, struct argp_state *state) {
@@ -142,11 +131,9 @@ static error_t parse_common(int key, char *arg, struct argp_state *state) {
       c->where = arg;
       return 0;
     case 'S':
-      add_overrides(c, arg, state);
-      return c->st == MK_OK ? 0 : ENOMEM;
+      return add_overrides(c, arg);
     case 'f':
-      if (!ms_format_parse(arg, &c->format)) argp_error(state, "--format: '%.40s' is not table, csv or json", arg);
-      return 0;
+      return ms_cli_format(c->ctx, arg, &c->format);
     default:
       return ARGP_ERR_UNKNOWN;
   }
@@ -170,9 +157,10 @@ void ms_common_fini(ms_common *common) {
 
 /* ---- errors ---- */
 
-void ms_cli_diagnostics(const ms_diagnostics *diag) {
+bool ms_cli_diagnostics(const ms_diagnostics *diag) {
   for (int i = 0; i < diag->count; i++)
     ms_err_line(diag->line[i]);
+  return diag->count > 0;
 }
 
 int ms_cli_usage(mk_context *ctx, const char *verb, const char *message) {
@@ -180,20 +168,26 @@ int ms_cli_usage(mk_context *ctx, const char *verb, const char *message) {
   return MS_EXIT_USAGE;
 }
 
-int ms_cli_failed(mk_context *ctx) {
-  mk_log_error(ctx, false);
-  switch (ctx->error.status) {
+int ms_cli_exit_code(mk_status status) {
+  switch (status) {
+    case MK_OK:
+      return MS_EXIT_OK;
     case MK_ERR_ARG:
     case MK_ERR_CONFIG:
     case MK_ERR_FORMAT:
+    case MK_ERR_IO:
       return MS_EXIT_USAGE;
     case MK_ERR_MISMATCH:
-    case MK_ERR_IO:
-    case MK_ERR_UNSUPPORTED:
+    case MK_ERR_OUTPUT:
       return MS_EXIT_REFUSED;
     case MK_ERR_INTERRUPTED:
       return MS_EXIT_INTERRUPTED;
-    default:
+    default: /* MK_ERR_UNSUPPORTED among them: a missing program or device is a run that failed */
       return MS_EXIT_RUN;
   }
+}
+
+int ms_cli_failed(mk_context *ctx) {
+  mk_log_error(ctx, false);
+  return ms_cli_exit_code(ctx->error.status);
 }

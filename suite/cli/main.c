@@ -1,7 +1,8 @@
 /* moemark: finds the verb and runs it. */
-#include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "kernels/base/process.h"
 #include "suite/cli/verb.h"
 #include "suite/provenance/build_info.h"
 #include "suite/study/schema.h"
@@ -59,6 +60,16 @@ static int unknown_verb(mk_context *ctx, const char *name) {
   return ms_cli_failed(ctx);
 }
 
+static int no_verb(mk_context *ctx) {
+  char names[256] = "";
+  for (int i = 0; i < N_VERBS; i++) {
+    size_t used = strlen(names);
+    snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "", VERBS[i].name);
+  }
+  MK_FAIL(ctx, MK_ERR_CONFIG, "no verb given; it is one of %s (moemark --help)", names);
+  return ms_cli_failed(ctx);
+}
+
 /* Verbs see themselves as "moemark VERB" in argp's messages. */
 static int run_verb(mk_context *ctx, const ms_verb *verb, int argc, char **argv) {
   char name[64] = "moemark ";
@@ -73,12 +84,8 @@ static bool is_word(const char *text, const char *a, const char *b, const char *
 
 int main(int argc, char **argv) {
   mk_context ctx = {0};
-  argp_err_exit_status = MS_EXIT_USAGE;
-  signal(SIGPIPE, SIG_IGN); /* a closed pipe is a failed write with its message */
-  if (argc < 2) {
-    print_help(&ctx);
-    return MS_EXIT_USAGE;
-  }
+  mk_process_init();
+  if (argc < 2) return no_verb(&ctx);
   if (is_word(argv[1], "--help", "-?", "-h") || strcmp(argv[1], "help") == 0) return print_help(&ctx);
   if (is_word(argv[1], "--version", "-V", "version")) return print_version(&ctx);
   for (int i = 0; i < N_VERBS; i++) {

@@ -75,7 +75,7 @@ static bool is_hidden(const ms_table *table, int column) { return column < 64 &&
 
 static mk_status put(mk_context *ctx, const char *text, size_t bytes) {
   bool written = fwrite(text, 1, bytes, stdout) == bytes && fflush(stdout) == 0;
-  MK_CHECK(ctx, written, MK_ERR_IO, "standard output: cannot write: %s", strerror(errno));
+  MK_CHECK(ctx, written, MK_ERR_OUTPUT, "standard output: cannot write: %s", strerror(errno));
   return MK_OK;
 }
 

@@ -25,7 +25,7 @@ mk_status ms_table_number(mk_context *ctx, ms_table *table, const char *fmt, dou
 /* Leaves a column (of the first 64) out of aligned text; CSV and JSON keep it. */
 void ms_table_hide(ms_table *table, const char *column);
 
-/* Writes the table to standard output. MK_ERR_IO when it cannot be written (closed pipe, full disk). */
+/* Writes the table to standard output. MK_ERR_OUTPUT when it cannot be written (closed pipe, full disk). */
 mk_status ms_table_write(mk_context *ctx, const ms_table *table, ms_format format);
 
 /* One line of text to standard output. */

@@ -32,8 +32,9 @@ typedef struct ms_arguments {
 
 /* Parses the environment first, then the command line: for every long option NAME of the argp the variable
  * MOEMARK_<NAME> (upper case, '-' as '_') counts as --NAME=value before the first argument. An option without argument
- * is switched on by 1 or true, left alone by 0, false or an empty text. Usage errors end the program with 2.
- * MK_ERR_CONFIG names a variable whose value is wrong. The argp's parser sees options only; arguments come as *rest. */
+ * is switched on by 1 or true, left alone by 0, false or an empty text. MK_ERR_CONFIG names the option or the variable
+ * whose value is wrong. The argp's parser sees options only, and refuses with mk_arguments_fail; arguments come as
+ * *rest. */
 mk_status ms_cli_parse(mk_context *ctx, const struct argp *argp, int argc, char **argv, void *input,
                        ms_arguments *rest);
 
@@ -44,19 +45,22 @@ typedef struct ms_common {
   ms_format format;
   ms_settings overrides; /* -S key=value; borrowed texts are copied */
   mk_context *ctx;
-  mk_status st;
 } ms_common;
 
 extern const struct argp ms_common_argp; /* its input is an ms_common */
 void ms_common_fini(ms_common *common);
 
-/* Prints all lines of diag on stderr. */
-void ms_cli_diagnostics(const ms_diagnostics *diag);
+/* For argp parsers: a value of --format. */
+error_t ms_cli_format(mk_context *ctx, const char *text, ms_format *out);
+
+/* Prints all lines of diag on stderr; false when there are none. */
+bool ms_cli_diagnostics(const ms_diagnostics *diag);
 
 /* "moemark VERB: message" and where help is; returns MS_EXIT_USAGE. */
 int ms_cli_usage(mk_context *ctx, const char *verb, const char *message);
 
-/* Prints ctx's error and gives the exit code that belongs to it. */
+/* Exit code of an error, and the same after printing ctx's. */
+int ms_cli_exit_code(mk_status status);
 int ms_cli_failed(mk_context *ctx);
 
 #endif

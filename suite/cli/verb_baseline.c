@@ -5,6 +5,7 @@
 #include "suite/judge/baseline.h"
 
 typedef struct input {
+  mk_context *ctx;
   ms_baseline_options update;
   const char *system;
   ms_format format;
@@ -32,8 +33,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       in->system = arg;
       return 0;
     case 'f':
-      if (!ms_format_parse(arg, &in->format)) argp_error(state, "--format: '%.40s' is not table, csv or json", arg);
-      return 0;
+      return ms_cli_format(in->ctx, arg, &in->format);
     default:
       return ARGP_ERR_UNKNOWN;
   }
@@ -86,7 +86,7 @@ static mk_status update(mk_context *ctx, const input *in) {
 }
 
 int ms_verb_baseline(mk_context *ctx, int argc, char **argv) {
-  input in = {0};
+  input in = {.ctx = ctx};
   if (ms_cli_parse(ctx, &ARGP, argc, argv, &in, &in.words) != MK_OK) return ms_cli_failed(ctx);
   bool shows = in.words.count == 2 && strcmp(in.words.item[0], "show") == 0;
   bool updates = in.words.count == 1 && strcmp(in.words.item[0], "update") == 0 && in.update.run_folder != NULL;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/arguments.h"
 #include "kernels/base/heap.h"
 #include "suite/cli/verb.h"
 #include "suite/metrics/metric.h"
@@ -33,8 +34,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case 'n':
       if (in->has_name) regfree(&in->name);
       in->has_name = regcomp(&in->name, arg, REG_EXTENDED | REG_NOSUB) == 0;
-      if (!in->has_name) argp_error(state, "--name: '%.80s' is no regular expression", arg);
-      return 0;
+      return in->has_name ? 0 : mk_arguments_fail(in->common.ctx, "--name: '%.80s' is no regular expression", arg);
     default:
       return ARGP_ERR_UNKNOWN;
   }

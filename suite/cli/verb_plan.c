@@ -138,9 +138,10 @@ int ms_verb_plan(mk_context *ctx, int argc, char **argv) {
   if (st == MK_OK && in.files.count == 0) return ms_cli_usage(ctx, "plan", "which study files?");
   if (st == MK_OK) st = ms_table_create(ctx, N_COLUMNS, COLUMNS, &table);
   if (st == MK_OK) st = plan_all(ctx, &in, &diag, table);
-  ms_cli_diagnostics(&diag);
+  bool told = ms_cli_diagnostics(&diag); /* each fault with its place: no further message */
   ms_diagnostics_fini(ctx, &diag);
   ms_table_destroy(ctx, table);
   ms_common_fini(&in.common);
+  if (st != MK_OK && told) return ms_cli_exit_code(st);
   return st == MK_OK ? MS_EXIT_OK : ms_cli_failed(ctx);
 }

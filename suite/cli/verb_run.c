@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/arguments.h"
 #include "kernels/base/heap.h"
 #include "kernels/base/log.h"
 #include "kernels/base/text.h"
@@ -34,16 +35,17 @@ enum {
   KEY_STRICT
 };
 
-static double number(struct argp_state *state, const char *option, const char *text, bool whole, double least) {
-  double value = 0;
-  if (!mk_text_number(text, whole, &value) || value < least) {
-    argp_error(state, "--%s: '%.40s' is not a %snumber of at least %g", option, text, whole ? "whole " : "", least);
-  }
-  return value;
+static error_t number(const input *in, const char *option, const char *text, bool whole, double least, double most,
+                      double *out) {
+  if (mk_text_number(text, whole, out) && *out >= least && *out <= most) return 0;
+  return mk_arguments_fail(in->common.ctx, "--%s: '%.40s' is not a %snumber from %.10g to %.10g", option, text,
+                           whole ? "whole " : "", least, most);
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
   input *in = state->input;
+  double value = 0;
+  error_t error = 0;
   switch (key) {
     case ARGP_KEY_INIT:
       state->child_inputs[0] = &in->common;
@@ -55,20 +57,22 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       in->run.quiet = true;
       return 0;
     case KEY_LAUNCHES:
-      in->run.launches = (int64_t)number(state, "launches", arg, true, 1);
-      return 0;
+      error = number(in, "launches", arg, true, 1, 1000, &value);
+      in->run.launches = (int64_t)value;
+      return error;
     case KEY_TIMEOUT:
-      in->run.timeout_s = number(state, "timeout", arg, false, 0.001);
-      return 0;
+      return number(in, "timeout", arg, false, 0.001, 1e7, &in->run.timeout_s);
     case KEY_MAX_FAIL:
-      in->run.max_fail = (int)number(state, "maxfail", arg, true, 1);
-      return 0;
+      error = number(in, "maxfail", arg, true, 1, 1e6, &value);
+      in->run.max_fail = (int)value;
+      return error;
     case KEY_KEEP_GOING:
       in->run.max_fail = 0;
       return 0;
     case KEY_ORDER_SEED:
-      in->run.order_seed = (uint64_t)number(state, "order-seed", arg, true, 1);
-      return 0;
+      error = number(in, "order-seed", arg, true, 1, 0x1p53, &value);
+      in->run.order_seed = (uint64_t)value;
+      return error;
     case KEY_DEVICE:
       in->device = arg;
       return 0;
@@ -196,28 +200,21 @@ out:
   return st;
 }
 
-/* A missing program is a run that failed, not a refusal. */
-static ms_exit failed(mk_context *ctx) {
-  bool missing = ctx->error.status == MK_ERR_UNSUPPORTED;
-  ms_exit code = (ms_exit)ms_cli_failed(ctx);
-  return missing ? MS_EXIT_RUN : code;
-}
-
 static ms_exit run_all(mk_context *ctx, input *in, ms_diagnostics *diag) {
   ms_machine_rates rates = {0};
   ms_exit worst = MS_EXIT_OK;
   if (ms_peaks_load_here(ctx, &rates) != MK_OK || device_override(ctx, in->device, &in->common.overrides) != MK_OK) {
-    return failed(ctx);
+    return (ms_exit)ms_cli_failed(ctx);
   }
   if (rates.gemm_fp32_flops == 0)
     mk_log(ctx, "no MFU and no prediction: measure this machine first (moemark sysinfo --peaks)");
   for (int i = 0; i < in->files.count; i++) {
     ms_exit code = MS_EXIT_OK;
-    if (run_file(ctx, in, in->files.item[i], &rates, diag, &code) != MK_OK) {
-      ms_cli_diagnostics(diag);
+    mk_status st = run_file(ctx, in, in->files.item[i], &rates, diag, &code);
+    if (st != MK_OK) {
+      bool told = ms_cli_diagnostics(diag); /* each fault with its place: no further message */
+      code = (ms_exit)(told ? ms_cli_exit_code(st) : ms_cli_failed(ctx));
       ms_diagnostics_fini(ctx, diag);
-      *diag = (ms_diagnostics){0};
-      code = failed(ctx);
       mk_error_clear(ctx);
     }
     worst = ms_exit_stronger(worst, code);

@@ -8,6 +8,7 @@
 #include "suite/record/csv.h"
 
 typedef struct input {
+  mk_context *ctx;
   ms_format format;
   ms_arguments folders;
 } input;
@@ -15,8 +16,7 @@ typedef struct input {
 static error_t parse(int key, char *arg, struct argp_state *state) {
   input *in = state->input;
   if (key != 'f') return ARGP_ERR_UNKNOWN;
-  if (!ms_format_parse(arg, &in->format)) argp_error(state, "--format: '%.40s' is not table, csv or json", arg);
-  return 0;
+  return ms_cli_format(in->ctx, arg, &in->format);
 }
 
 static const struct argp_option OPTIONS[] = {{"format", 'f', "WORD", 0, "table, csv or json", 1}, {0}};
@@ -63,7 +63,7 @@ out:
 }
 
 int ms_verb_status(mk_context *ctx, int argc, char **argv) {
-  input in = {0};
+  input in = {.ctx = ctx};
   if (ms_cli_parse(ctx, &ARGP, argc, argv, &in, &in.folders) != MK_OK) return ms_cli_failed(ctx);
   if (in.folders.count != 1) return ms_cli_usage(ctx, "status", "which run folder?");
   return show(ctx, in.folders.item[0], in.format) == MK_OK ? MS_EXIT_OK : ms_cli_failed(ctx);

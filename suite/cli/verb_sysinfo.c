@@ -134,8 +134,5 @@ int ms_verb_sysinfo(mk_context *ctx, int argc, char **argv) {
 out:
   cJSON_Delete(root);
   ms_supervisor_destroy(ctx, supervisor);
-  if (st == MK_OK) return MS_EXIT_OK;
-  bool missing = ctx->error.status == MK_ERR_UNSUPPORTED;
-  int code = ms_cli_failed(ctx);
-  return missing ? MS_EXIT_RUN : code;
+  return st == MK_OK ? MS_EXIT_OK : ms_cli_failed(ctx);
 }

@@ -259,7 +259,7 @@ mk_status ms_baseline_read(mk_context *ctx, const char *given, const char *study
   MK_TRY(ctx, accepted_folder(ctx, given, study, folder));
   snprintf(name, sizeof name, "%.100s.csv", system);
   MK_TRY(ctx, ms_path_join(ctx, folder, name, path));
-  MK_CHECK(ctx, access(path, F_OK) == 0, MK_ERR_IO,
+  MK_CHECK(ctx, access(path, F_OK) == 0, MK_ERR_MISMATCH,
            "%s: no baseline has been accepted for this study and system (moemark baseline update --from DIR)", path);
   return ms_csv_read(ctx, path, out);
 }

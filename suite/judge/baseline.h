@@ -22,7 +22,7 @@ typedef struct ms_baseline_change {
  * from a changed tree, throttling, another scale than the accepted one, or a worse value without a reason. */
 mk_status ms_baseline_update(mk_context *ctx, const ms_baseline_options *options, ms_baseline_change *out);
 
-/* Accepted rows of a study and system; MK_ERR_IO when there are none. */
+/* Accepted rows of a study and system; MK_ERR_MISMATCH when there are none. */
 mk_status ms_baseline_read(mk_context *ctx, const char *accepted_folder, const char *study, const char *system,
                            ms_csv **out);
 

@@ -230,6 +230,15 @@ out:
   return st;
 }
 
+static mk_status fail_scale(mk_context *ctx, const ms_study *study, const char *scale) {
+  char names[MS_LINE_BYTES] = "";
+  for (int i = 0; i < study->n_scales; i++) {
+    size_t used = strlen(names);
+    snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "", study->scales[i].name);
+  }
+  return MK_FAIL(ctx, MK_ERR_CONFIG, "study '%s' has no scale '%.60s'; it has %s", study->id, scale, names);
+}
+
 mk_status ms_plan_create(mk_context *ctx, const ms_study *study, const char *scale, const ms_machine_rates *rates,
                          const ms_settings *overrides, ms_diagnostics *diag, ms_plan **out) {
   mk_status st = MK_OK;
@@ -237,7 +246,7 @@ mk_status ms_plan_create(mk_context *ctx, const ms_study *study, const char *sca
   ms_diagnostics own = {0};
   ms_planner p = {
       .ctx = ctx, .diag = &own, .study = study, .scale = ms_study_scale_find(study, scale), .overrides = overrides};
-  MK_CHECK(ctx, p.scale != NULL, MK_ERR_CONFIG, "study '%s' has no scale '%.60s'", study->id, scale);
+  if (p.scale == NULL) return fail_scale(ctx, study, scale);
   MK_TRY(ctx, ms_plan_check_overrides(&p));
   MK_TRY_GOTO(ctx, mk_heap_alloc(ctx, sizeof *plan, &plan), out);
   *plan = (ms_plan){.study = study, .scale = p.scale, .rates = rates == NULL ? (ms_machine_rates){0} : *rates};

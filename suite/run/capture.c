@@ -14,7 +14,7 @@
 static mk_status memory_file_read(mk_context *ctx, int fd, char **out) {
   struct stat info;
   char *text = NULL;
-  MK_CHECK(ctx, fstat(fd, &info) == 0, MK_ERR_IO, "cannot read a program's output: %s", strerror(errno));
+  MK_CHECK(ctx, fstat(fd, &info) == 0, MK_ERR_DEVICE, "cannot read a program's output: %s", strerror(errno));
   MK_TRY(ctx, mk_heap_alloc(ctx, (size_t)info.st_size + 1, &text));
   ssize_t got = pread(fd, text, (size_t)info.st_size, 0);
   text[got < 0 ? 0 : got] = '\0';
@@ -28,9 +28,10 @@ mk_status ms_capture(mk_context *ctx, ms_supervisor *supervisor, char *const *ar
   char path[64];
   ms_child_end end;
   int fd = memfd_create("moemark-capture", MFD_CLOEXEC);
-  MK_CHECK(ctx, fd >= 0, MK_ERR_IO, "memfd_create: %s", strerror(errno));
+  MK_CHECK(ctx, fd >= 0, MK_ERR_DEVICE, "memfd_create: %s", strerror(errno));
   snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-  ms_child child = {.argv = argv, .out_path = path, .err_path = "/dev/null", .first_limit_s = limit_s};
+  static const char *const env[] = {"MOEMARK_SET=", "MOEMARK_CONFIG=", "MOEMARK_OUT=", NULL}; /* of the trainer */
+  ms_child child = {.argv = argv, .env = env, .out_path = path, .err_path = "/dev/null", .first_limit_s = limit_s};
   MK_TRY_GOTO(ctx, ms_supervisor_run(ctx, supervisor, &child, &end), out);
   MK_TRY_GOTO(ctx, memory_file_read(ctx, fd, out), out);
   *code = end.timed_out ? -1 : end.code;

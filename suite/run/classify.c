@@ -5,9 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/base/text.h"
+
 static void set(ms_launch *launch, const char *status, const char *message) {
   snprintf(launch->status, sizeof launch->status, "%s", status);
   snprintf(launch->message, sizeof launch->message, "%s", message);
+  mk_text_printable(launch->message); /* it came from outside */
 }
 
 /* A process that says nothing about its end. mpirun returns 128 + the signal that ended a rank. */

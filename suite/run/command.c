@@ -53,6 +53,9 @@ static mk_status trainer_add(mk_context *ctx, const ms_tools *tools, const ms_ca
       MK_TRY(ctx, add(ctx, command, "%s", options[i]));
     MK_TRY(ctx, add(ctx, command, "%lld", (long long)c->config.ranks));
   }
+  /* -S has been merged into run.json; the variable must not change it again in the trainer */
+  snprintf(command->env[0], sizeof command->env[0], "MOEMARK_SET=");
+  command->env_list[0] = command->env[0];
   MK_TRY(ctx, add(ctx, command, "%s", tools->trainer));
   MK_TRY(ctx, add(ctx, command, "--config"));
   MK_TRY(ctx, add(ctx, command, "%s/run.json", folder));

@@ -40,7 +40,7 @@ mk_status ms_run_folder_make(mk_context *ctx, const char *out, const char *study
   MK_TRY(ctx, mk_folder_make(ctx, parent));
   for (int attempt = 0; attempt < 10; attempt++) {
     unsigned char id[3] = {0};
-    MK_CHECK(ctx, getrandom(id, sizeof id, 0) == (ssize_t)sizeof id, MK_ERR_IO, "getrandom: %s", strerror(errno));
+    MK_CHECK(ctx, getrandom(id, sizeof id, 0) == (ssize_t)sizeof id, MK_ERR_DEVICE, "getrandom: %s", strerror(errno));
     utc_print(stamp, sizeof stamp, "%Y%m%dT%H%M%SZ");
     snprintf(run->id, sizeof run->id, "%s-%02x%02x%02x", stamp, id[0], id[1], id[2]);
     MK_TRY(ctx, ms_path_join(ctx, parent, run->id, run->folder));
@@ -48,9 +48,10 @@ mk_status ms_run_folder_make(mk_context *ctx, const char *out, const char *study
       latest_point(ctx, parent, run->id);
       return MK_OK;
     }
-    MK_CHECK(ctx, errno == EEXIST, MK_ERR_IO, "%s: cannot create the run's folder: %s", run->folder, strerror(errno));
+    MK_CHECK(ctx, errno == EEXIST, MK_ERR_OUTPUT, "%s: cannot create the run's folder: %s", run->folder,
+             strerror(errno));
   }
-  return MK_FAIL(ctx, MK_ERR_IO, "%s: ten run folders with new names exist already", parent);
+  return MK_FAIL(ctx, MK_ERR_OUTPUT, "%s: ten run folders with new names exist already", parent);
 }
 
 void ms_case_folder(const char *case_name, char *out, size_t bytes) {
@@ -72,7 +73,8 @@ mk_status ms_launch_folder_make(mk_context *ctx, const ms_run *run, ms_launch *l
   MK_TRY(ctx, mk_folder_make(ctx, path));
   snprintf(launch->folder, sizeof launch->folder, "%s/launch-%d", slug, launch->number);
   MK_TRY(ctx, ms_path_join(ctx, run->folder, launch->folder, path));
-  MK_CHECK(ctx, mkdir(path, 0755) == 0, MK_ERR_IO, "%s: cannot create the launch's folder: %s", path, strerror(errno));
+  MK_CHECK(ctx, mkdir(path, 0755) == 0, MK_ERR_OUTPUT, "%s: cannot create the launch's folder: %s", path,
+           strerror(errno));
   return MK_OK;
 }
 
@@ -88,6 +90,19 @@ static void line_copy(const char *line, char *out, size_t bytes) {
   snprintf(out, bytes, "%.*s", (int)strcspn(line, "\n"), line);
 }
 
+/* Our own programs' first message, which says more than what mpirun adds to it. */
+static const char *own_error(const char *text) {
+  for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
+    line += *line == '\n';
+    size_t length = strcspn(line, "\n");
+    const char *mark = strstr(line, ": error: ");
+    if (strncmp(line, "moemark", 7) == 0 && mark != NULL && mark < line + length) return line;
+    if (line[length] == '\0') break;
+    line += length;
+  }
+  return NULL;
+}
+
 void ms_log_hint(mk_context *ctx, const char *folder, const char *name, char *out, size_t bytes) {
   char path[MS_PATH_BYTES];
   char *text = NULL, *last = NULL;
@@ -97,7 +112,8 @@ void ms_log_hint(mk_context *ctx, const char *folder, const char *name, char *ou
     mk_error_clear(ctx);
     return;
   }
-  const char *found = strcasestr(text, "error");
+  const char *found = own_error(text);
+  if (found == NULL) found = strcasestr(text, "error");
   while (found != NULL && found > text && found[-1] != '\n')
     found--;
   for (char *line = text, *end; found == NULL && *line != '\0'; line = end) {

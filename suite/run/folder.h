@@ -19,7 +19,8 @@ mk_status ms_launch_folder_make(mk_context *ctx, const ms_run *run, ms_launch *l
 /* Writes `text` as file `name` of a folder. */
 mk_status ms_text_write(mk_context *ctx, const char *folder, const char *name, const char *text);
 
-/* Most telling line of a log: the first that says "error", else the last that says anything; "" if none. */
+/* Most telling line of a log: a program of ours's error, else the first that says "error", else the last that says
+ * anything; "" if none. */
 void ms_log_hint(mk_context *ctx, const char *folder, const char *name, char *out, size_t bytes);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "kernels/base/file.h"
 #include "kernels/base/heap.h"
+#include "kernels/base/text.h"
 #include "suite/provenance/comparability.h"
 #include "suite/provenance/peaks.h"
 #include "suite/run/classify.h"
@@ -29,6 +30,7 @@ static int64_t lines_seen(void *user) {
 void ms_launch_status_set(ms_launch *launch, const char *status, const char *message) {
   snprintf(launch->status, sizeof launch->status, "%s", status);
   snprintf(launch->message, sizeof launch->message, "%s", message);
+  mk_text_printable(launch->message);
 }
 
 /* Metrics, and what else a row needs. Without steps everything that needs them is NaN. */

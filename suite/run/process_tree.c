@@ -41,7 +41,7 @@ static mk_status entries_read(mk_context *ctx, entry **out, int *count) {
   entry *list = NULL;
   int n = 0;
   DIR *folder = opendir("/proc");
-  MK_CHECK(ctx, folder != NULL, MK_ERR_IO, "/proc: cannot open: %s", strerror(errno));
+  MK_CHECK(ctx, folder != NULL, MK_ERR_DEVICE, "/proc: cannot open: %s", strerror(errno));
   for (struct dirent *item; (item = readdir(folder)) != NULL;) {
     entry one;
     if (!isdigit((unsigned char)item->d_name[0]) || !entry_read(item->d_name, &one)) continue;

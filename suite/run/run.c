@@ -41,6 +41,12 @@ int ms_run_failed(const ms_run *run, int case_index, const ms_launch **first) {
   return count;
 }
 
+bool ms_run_is_failure(const ms_run *run, const ms_launch *launch) {
+  const ms_expect_fail *expect = run->plan->cases[launch->case_index].expect;
+  if (is_ok(launch) || strcmp(launch->status, "unsupported") == 0) return false;
+  return expect == NULL || strcmp(expect->status, launch->status) != 0;
+}
+
 int ms_run_values(const ms_run *run, int case_index, int metric, double *values) {
   int count = 0;
   for (int i = 0; i < run->n_launches; i++) {

@@ -60,8 +60,8 @@ typedef struct ms_run_options {
 } ms_run_options;
 
 /* Runs every selected case. A case that fails is not launched again; the others go on. Errors are those of the runner
- * itself: MK_ERR_UNSUPPORTED a program is missing (names the package), MK_ERR_IO results cannot be written. When *out
- * is set even an interrupted run can be judged; the caller destroys it. */
+ * itself: MK_ERR_UNSUPPORTED a program is missing (names the package), MK_ERR_OUTPUT results cannot be written. When
+ * *out is set even an interrupted run can be judged; the caller destroys it. */
 mk_status ms_run_create(mk_context *ctx, const ms_plan *plan, const ms_run_options *options, ms_run **out);
 void ms_run_destroy(mk_context *ctx, ms_run *run);
 
@@ -71,6 +71,9 @@ const char *ms_case_kind(const ms_case *c);
 /* Launches of a case that have ended, how many of them are not "ok", and the first such (NULL: none). */
 int ms_run_ended(const ms_run *run, int case_index);
 int ms_run_failed(const ms_run *run, int case_index, const ms_launch **first);
+
+/* Whether a launch ended otherwise than it should: not "ok", and not in the way its case is expected to fail. */
+bool ms_run_is_failure(const ms_run *run, const ms_launch *launch);
 
 /* Values of one metric over the "ok" launches of a case into values[] (room for n_launches), in launch order; NaN and
  * infinity included. Returns their count. */

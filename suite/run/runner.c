@@ -45,13 +45,6 @@ static void case_skip(ms_runner *r, const ms_launch *cause) {
   }
 }
 
-/* An expected failure does not count against --maxfail. */
-static bool is_failure(const ms_run *run, const ms_launch *l) {
-  const ms_expect_fail *expect = run->plan->cases[l->case_index].expect;
-  if (strcmp(l->status, "ok") == 0 || strcmp(l->status, "unsupported") == 0) return false;
-  return expect == NULL || strcmp(expect->status, l->status) != 0;
-}
-
 static mk_status launches_run(ms_runner *r) {
   int failures = 0;
   for (int i = 0; i < r->run->n_launches; i++) {
@@ -65,7 +58,7 @@ static mk_status launches_run(ms_runner *r) {
     ms_progress_end(r->ctx, &r->progress, l);
     if (strcmp(l->status, "ok") != 0 && strcmp(l->status, "interrupted") != 0) case_skip(r, l);
     MK_TRY(r->ctx, tables_write(r));
-    failures += is_failure(r->run, l);
+    failures += ms_run_is_failure(r->run, l);
     if (r->options->max_fail > 0 && failures >= r->options->max_fail) {
       mk_log(r->ctx, "stopping after %d failed launches (--maxfail)", failures);
       break;
@@ -136,7 +129,7 @@ static mk_status run_prepare(ms_runner *r, const ms_plan *plan) {
   run->order_seed = options->order_seed;
   while (run->order_seed == 0) {
     uint32_t draw = 0;
-    MK_CHECK(ctx, getrandom(&draw, sizeof draw, 0) == (ssize_t)sizeof draw, MK_ERR_IO, "getrandom failed");
+    MK_CHECK(ctx, getrandom(&draw, sizeof draw, 0) == (ssize_t)sizeof draw, MK_ERR_DEVICE, "getrandom failed");
     run->order_seed = draw;
   }
   snprintf(run->system, sizeof run->system, "%s", plan->scale->system[0] != '\0' ? plan->scale->system : "local");

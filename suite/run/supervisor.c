@@ -48,7 +48,7 @@ mk_status ms_supervisor_create(mk_context *ctx, ms_supervisor **out) {
   prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
   s->fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
   if (s->fd < 0) {
-    mk_status st = MK_FAIL(ctx, MK_ERR_IO, "cannot watch signals: %s", strerror(errno));
+    mk_status st = MK_FAIL(ctx, MK_ERR_DEVICE, "cannot watch signals: %s", strerror(errno));
     ms_supervisor_destroy(ctx, s);
     return st;
   }
@@ -102,10 +102,10 @@ static mk_status child_start(mk_context *ctx, const ms_supervisor *s, const ms_c
   mk_status st = MK_OK;
   int out_fd = open(child->out_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   int err_fd = open(child->err_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  MK_CHECK_GOTO(ctx, out_fd >= 0 && err_fd >= 0, MK_ERR_IO, out, "%s: cannot create: %s",
+  MK_CHECK_GOTO(ctx, out_fd >= 0 && err_fd >= 0, MK_ERR_OUTPUT, out, "%s: cannot create: %s",
                 out_fd < 0 ? child->out_path : child->err_path, strerror(errno));
   pid_t pid = fork();
-  MK_CHECK_GOTO(ctx, pid >= 0, MK_ERR_IO, out, "cannot start a process: %s", strerror(errno));
+  MK_CHECK_GOTO(ctx, pid >= 0, MK_ERR_DEVICE, out, "cannot start a process: %s", strerror(errno));
   if (pid == 0) child_exec(s, child, out_fd, err_fd);
   *out = pid;
 out:
@@ -141,7 +141,7 @@ static mk_status tree_end(mk_context *ctx, pid_t leader, bool *leader_gone, ms_c
     nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
   }
   if (reap(leader, end)) *leader_gone = true;
-  MK_CHECK(ctx, left == 0 && *leader_gone, MK_ERR_IO, "%d processes of this launch could not be killed", left);
+  MK_CHECK(ctx, left == 0 && *leader_gone, MK_ERR_DEVICE, "%d processes of this launch could not be killed", left);
   return MK_OK;
 }
 

@@ -4,9 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-static bool runnable(const char *path) { return access(path, X_OK) == 0; }
+static bool runnable(const char *path) {
+  struct stat info;
+  return stat(path, &info) == 0 && S_ISREG(info.st_mode) && access(path, X_OK) == 0;
+}
 
 mk_status ms_tool_trainer(mk_context *ctx, char out[MS_PATH_BYTES]) {
   const char *given = getenv("MOEMARK_TRAINER");

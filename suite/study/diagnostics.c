@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "kernels/base/heap.h"
+#include "kernels/base/text.h"
 
 static bool after(ms_place a, ms_place b) { return a.line > b.line || (a.line == b.line && a.col > b.col); }
 
@@ -34,6 +35,7 @@ mk_status ms_diagnostics_add(mk_context *ctx, ms_diagnostics *diag, const char *
   va_start(args, fmt);
   vsnprintf(text, sizeof text, fmt, args);
   va_end(args);
+  mk_text_printable(text);
   char *line = NULL;
   MK_TRY(ctx, mk_heap_printf(ctx, &line, "%s:%d:%d: error: %s", path, place.line, place.col, text));
   mk_status st = insert(ctx, diag, line, place);

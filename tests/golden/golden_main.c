@@ -1,16 +1,18 @@
 /* moemark-golden DIR...: exit 0 when every check is within its limit, 1 when one is not, 2 when a folder cannot be read
  * or asks for something the trainer does not have. */
-#include <argp.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/arguments.h"
 #include "kernels/base/log.h"
 #include "kernels/base/out.h"
+#include "kernels/base/process.h"
 #include "tests/golden/golden.h"
 
 enum { EXIT_WITHIN = 0, EXIT_OUTSIDE = 1, EXIT_UNUSABLE = 2, MOST_FOLDERS = 256 };
 
 typedef struct options {
+  mk_context *ctx;
   const char *device, *precision;
   const char *folder[MOST_FOLDERS];
   int n_folders;
@@ -38,12 +40,11 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       o->precision = arg;
       return 0;
     case ARGP_KEY_ARG:
-      if (o->n_folders == MOST_FOLDERS) argp_error(state, "more than %d folders", MOST_FOLDERS);
+      if (o->n_folders == MOST_FOLDERS) return mk_arguments_fail(o->ctx, "more than %d folders", (int)MOST_FOLDERS);
       o->folder[o->n_folders++] = arg;
       return 0;
     case ARGP_KEY_NO_ARGS:
-      argp_usage(state);
-      return 0;
+      return mk_arguments_fail(o->ctx, "which folders? (moemark-golden --help)");
     default:
       return ARGP_ERR_UNKNOWN;
   }
@@ -83,12 +84,16 @@ static const char *from_environment(const char *name, const char *otherwise) {
 
 int main(int argc, char **argv) {
   static const struct argp program = {.options = OPTIONS, .parser = parse, .args_doc = "DIR...", .doc = DOC};
-  options o = {.device = from_environment("MOEMARK_DEVICE", "cpu"),
-               .precision = from_environment("MOEMARK_PRECISION", "fp32")};
   mk_context ctx = {0};
+  options o = {.device = from_environment("MOEMARK_DEVICE", "cpu"),
+               .precision = from_environment("MOEMARK_PRECISION", "fp32"),
+               .ctx = &ctx};
   int worst = EXIT_WITHIN;
-  argp_err_exit_status = EXIT_UNUSABLE;
-  if (argp_parse(&program, argc, argv, 0, NULL, &o) != 0) return EXIT_UNUSABLE;
+  mk_process_init();
+  if (mk_arguments_parse(&ctx, &program, argc, argv, NULL, &o) != MK_OK) {
+    mk_log_error(&ctx, false);
+    return EXIT_UNUSABLE;
+  }
   for (int i = 0; i < o.n_folders; i++) {
     int code = run_folder(&ctx, &o, o.folder[i]);
     if (code > worst) worst = code;

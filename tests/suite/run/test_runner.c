@@ -206,7 +206,7 @@ START_TEST(an_unwritable_folder_is_an_error) {
   fclose(file);
   ms_run_options options = {.out = path, .quiet = true}; /* a file where a folder must be: also root cannot write */
   ms_run *run = NULL;
-  ck_assert_int_eq(ms_run_create(&f.ctx, f.plan, &options, &run), MK_ERR_IO);
+  ck_assert_int_eq(ms_run_create(&f.ctx, f.plan, &options, &run), MK_ERR_OUTPUT);
   ck_assert_ptr_nonnull(strstr(f.ctx.error.message, path));
 }
 END_TEST
