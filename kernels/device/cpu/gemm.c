@@ -1,7 +1,6 @@
 /* A GEMM call: choose the kernel, list the tasks, run them in one parallel region. See gemm.h. */
 #include "kernels/device/cpu/gemm.h"
 
-#include <malloc.h>
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <stdatomic.h>
@@ -13,8 +12,6 @@
 #include "kernels/device/cpu/isa.h"
 #include "kernels/device/cpu/parallel.h"
 #include "kernels/ops/ops.h"
-
-enum { HEAP_KEEP_BYTES = 1 << 30, HEAP_BLOCK_BYTES = 32 << 20 /* the highest M_MMAP_THRESHOLD that glibc takes */ };
 
 struct mk_cpu_gemm {
   int threads;
@@ -65,8 +62,6 @@ mk_status mk_cpu_gemm_create(mk_cpu_device *dev, mk_cpu_gemm **out) {
     mk_cpu_gemm_destroy(ctx, gemm);
     return mk_trace(ctx, st, __FILE__, __LINE__);
   }
-  mallopt(M_MMAP_THRESHOLD, HEAP_BLOCK_BYTES); /* a packing buffer from mmap would fault its pages in on each call */
-  mallopt(M_TRIM_THRESHOLD, HEAP_KEEP_BYTES);
   *out = gemm;
   return MK_OK;
 }

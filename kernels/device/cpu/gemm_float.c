@@ -23,10 +23,12 @@ typedef struct block {
   int64_t ld;
 } block;
 
-/* A block of a matrix as floats: in place when it is stored so, else widened into *scratch, which moves on. */
-static block take(const mk_tensor *t, int64_t offset, int64_t ld, int64_t rows, int64_t cols, float **scratch) {
+/* A block of a matrix as floats: in place when it is stored so, else copied into *scratch, which moves on. `compact`
+ * asks for a block without gaps between its rows. */
+static block take(const mk_tensor *t, int64_t offset, int64_t ld, int64_t rows, int64_t cols, bool compact,
+                  float **scratch) {
   const void *at = mk_gemm_at(t, offset);
-  if (t->dtype == MK_F32) return (block){.data = at, .ld = ld};
+  if (t->dtype == MK_F32 && (!compact || ld == cols)) return (block){.data = at, .ld = ld};
   block out = {.data = *scratch, .ld = cols};
   mk_cpu_rows_load(at, t->dtype, ld, rows, cols, *scratch, cols);
   *scratch += rows * cols;
@@ -50,12 +52,13 @@ static bool wgrad_tile(const mk_gemm_plan *plan, const mk_gemm_task *task, float
     float beta = call->overwrite && done == 0 ? 0 : 1;
     int64_t rows = min(plan->tiles.rows, task->rows - done), row = task->row + done;
     float *free_scratch = scratch;
-    block a = take(&call->a, mk_gemm_row_offset(row, task->col, call->n), call->n, rows, task->cols, &free_scratch);
-    block b = take(&call->b, mk_gemm_row_offset(row, task->inner, call->k), call->k, rows, task->inners, &free_scratch);
+    block a =
+        take(&call->a, mk_gemm_row_offset(row, task->col, call->n), call->n, rows, task->cols, true, &free_scratch);
+    block b =
+        take(&call->b, mk_gemm_row_offset(row, task->inner, call->k), call->k, rows, task->inners, true, &free_scratch);
     if (!mk_cpu_sgemm('T', 'N', task->cols, task->inners, rows, 1, a.data, a.ld, b.data, b.ld, beta, c, call->k)) {
       return false;
     }
-    if (rows == task->rows) break; /* tiles.rows may be INT64_MAX */
   }
   return true;
 }
@@ -64,7 +67,7 @@ static bool wgrad_tile(const mk_gemm_plan *plan, const mk_gemm_task *task, float
 static bool reduce_step(const mk_gemm_call *call, const mk_gemm_task *task, int64_t at, int64_t len, float beta,
                         float *acc, int64_t ld, float *scratch) {
   int64_t whole = mk_gemm_reduction(call);
-  block a = take(&call->a, mk_gemm_row_offset(task->row, at, whole), whole, task->rows, len, &scratch);
+  block a = take(&call->a, mk_gemm_row_offset(task->row, at, whole), whole, task->rows, len, false, &scratch);
   if (call->kind == MK_GEMM_FWD) {
     int64_t offset = mk_gemm_weight_offset(task->group, call->n, call->k, task->col, at);
     if (task->rows >= TRANSPOSE_ROWS) {
@@ -72,11 +75,11 @@ static bool reduce_step(const mk_gemm_call *call, const mk_gemm_task *task, int6
       mk_gemm_transpose(mk_gemm_at(&call->b, offset), call->b.dtype, call->k, task->cols, len, scratch, ldb);
       return mk_cpu_sgemm('N', 'N', task->rows, task->cols, len, 1, a.data, a.ld, scratch, ldb, beta, acc, ld);
     }
-    block b = take(&call->b, offset, call->k, task->cols, len, &scratch);
+    block b = take(&call->b, offset, call->k, task->cols, len, false, &scratch);
     return mk_cpu_sgemm('N', 'T', task->rows, task->cols, len, 1, a.data, a.ld, b.data, b.ld, beta, acc, ld);
   }
   int64_t offset = mk_gemm_weight_offset(task->group, call->n, call->k, at, task->col);
-  block b = take(&call->b, offset, call->k, len, task->cols, &scratch);
+  block b = take(&call->b, offset, call->k, len, task->cols, false, &scratch);
   return mk_cpu_sgemm('N', 'N', task->rows, task->cols, len, 1, a.data, a.ld, b.data, b.ld, beta, acc, ld);
 }
 

@@ -2,7 +2,7 @@
  * leave each thread several; tasks go out large to small, so that dynamic scheduling ends level. */
 #include "kernels/device/cpu/gemm_parts.h"
 
-enum { MANY_GROUPS = 8, COL_UNIT = 64, ROWS_WIDENED = 256, ROWS_FLOAT = 512, COLS = 512, FEW_ROWS = 256 };
+enum { MANY_GROUPS = 8, LEAST_TASKS = 6, COL_UNIT = 64, ROWS_WIDENED = 256, ROWS_FLOAT = 512, COLS = 512 };
 
 static int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -20,20 +20,24 @@ static bool all_float(const mk_gemm_call *call) {
   return call->a.dtype == MK_F32 && call->b.dtype == MK_F32 && call->c.dtype == MK_F32;
 }
 
-static mk_gemm_tiles wgrad_tiles(const mk_gemm_call *call, bool native) {
-  mk_gemm_tiles tiles = {.rows = all_float(call) ? INT64_MAX : ROWS_WIDENED, .cols = COLS / 2, .inner = COLS};
-  if (call->groups < MANY_GROUPS) tiles.cols = min(COLS, max(COL_UNIT, call->n / 8));
-  tiles.cols = level(call->n, tiles.cols);
-  tiles.inner = native ? max(1, call->k) : level(call->k, tiles.inner);
-  return tiles;
+/* Narrows the tiles until a call of `bands` bands of rows has enough tasks for a few threads: columns first, as a wgrad
+ * tile is faster for each row of it that is long (`bench_ops gemm`). */
+static void split(mk_gemm_tiles *tiles, int64_t bands, int64_t out, int64_t inner, bool keep_inner) {
+  while (bands * ceil_div(out, tiles->cols) * ceil_div(inner, tiles->inner) < LEAST_TASKS) {
+    int64_t *wider = tiles->cols > COL_UNIT || keep_inner ? &tiles->cols : &tiles->inner;
+    if (*wider <= COL_UNIT) return;
+    *wider = level(*wider, *wider / 2);
+  }
 }
 
 mk_gemm_tiles mk_gemm_choose_tiles(const mk_gemm_call *call, bool native) {
-  if (call->kind == MK_GEMM_WGRAD) return wgrad_tiles(call, native);
-  bool narrow = call->groups < MANY_GROUPS || !all_float(call) || native;
-  int64_t out = mk_gemm_out_cols(call);
-  mk_gemm_tiles tiles = {.rows = narrow ? ROWS_WIDENED : ROWS_FLOAT};
-  tiles.cols = level(out, out <= COLS / 2 ? COLS / 2 : COLS);
+  bool wgrad = call->kind == MK_GEMM_WGRAD, tall = all_float(call) && !native && call->groups >= MANY_GROUPS && !wgrad;
+  int64_t out = mk_gemm_out_cols(call), inner = wgrad ? call->k : 1, bands = call->groups;
+  mk_gemm_tiles tiles = {.rows = tall ? ROWS_FLOAT : ROWS_WIDENED, .inner = inner};
+  tiles.cols = level(out, wgrad ? COLS / 2 : COLS);
+  if (wgrad && !native) tiles.inner = level(inner, COLS); /* a native tile takes all of K */
+  if (!wgrad) bands = max(bands, ceil_div(call->a.dim[0], tiles.rows));
+  split(&tiles, bands, out, inner, native || !wgrad);
   return tiles;
 }
 

@@ -26,7 +26,7 @@ static inline int64_t mk_attn_scratch_floats(const mk_attn_blocks *b, int64_t he
 
 /* The largest blocks whose scratch fits; a function of the head layout alone, as results depend on it. keys 0: none. */
 static inline mk_attn_blocks mk_attn_choose_blocks(const mk_qk_shape *shape) {
-  enum { STACK_ROWS = 256, MOST_HEADS = 6, LEAST_KEYS = 32 };
+  enum { STACK_ROWS = 128, MOST_HEADS = 6, LEAST_KEYS = 32 };
   int64_t group = shape->heads / shape->kv_heads;
   mk_attn_blocks b = {.heads = group < MOST_HEADS ? group : MOST_HEADS, .queries = 128, .keys = 512};
   if (b.queries > STACK_ROWS / b.heads) b.queries = STACK_ROWS / b.heads;
