@@ -4,6 +4,7 @@
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "kernels/base/heap.h"
 #include "kernels/device/cpu/gemm.h"
@@ -101,8 +102,13 @@ static void check_close(const values *want, const values *got, int i, double bou
 
 static bool is_float(mk_dtype dtype) { return dtype == MK_F32 || dtype == MK_BF16 || dtype == MK_F64; }
 
-static void check_point(const conf_case *c, const conf_point *p) {
-  const run_setup setups[] = {
+enum { MAX_SETUPS = 8 };
+
+/* What a case runs on: the cpu device in its ways, or the device that MOEMARK_TEST_DEVICE names, twice for its bits. */
+static int setups_of(const conf_case *c, run_setup *setups) {
+  const char *other = getenv("MOEMARK_TEST_DEVICE");
+  const run_setup of_other[] = {{.config = {.name = other}}, {.config = {.name = other}, .exact = true}};
+  const run_setup of_cpu[] = {
       {.config = {.name = "cpu", .threads = 2}},
       {.config = {.name = "cpu", .threads = 1}, .exact = !c->threads_matter},
       {.config = {.name = "cpu", .threads = 3}, .exact = !c->threads_matter},
@@ -111,12 +117,23 @@ static void check_point(const conf_case *c, const conf_point *p) {
       {.config = {.name = "cpu", .threads = 2, .kernel = MK_KERNEL_WIDENED}, .exact = !c->both_kernels},
       {.config = {.name = "cpu", .threads = 2, .kernel = MK_KERNEL_NATIVE}, .native = true},
   };
+  if (other == NULL) {
+    memcpy(setups, of_cpu, sizeof of_cpu);
+    return (int)(sizeof of_cpu / sizeof of_cpu[0]);
+  }
+  memcpy(setups, of_other, sizeof of_other);
+  return (int)(sizeof of_other / sizeof of_other[0]);
+}
+
+static void check_point(const conf_case *c, const conf_point *p) {
+  run_setup setups[MAX_SETUPS];
+  int n_setups = setups_of(c, setups);
   const mk_device_config ref = {.name = "ref"};
   double bound = p->dtype == MK_BF16 ? c->nmse_bf16 : c->nmse_f32;
   values want, first;
   run_case(c, p, &ref, &want);
   ck_assert_msg(want.n > 0, "%s registers no output", c->name);
-  for (int s = 0; s < (int)(sizeof setups / sizeof setups[0]); s++) {
+  for (int s = 0; s < n_setups; s++) {
     char what[256];
     values got;
     if (setups[s].native && !(c->both_kernels && mk_cpu_gemm_may_use(MK_GEMM_ISA_AVX512))) continue;
@@ -126,7 +143,7 @@ static void check_point(const conf_case *c, const conf_point *p) {
     for (int i = 0; i < want.n; i++) {
       if (!is_float(want.t[i].dtype)) check_equal(&want, &got, i, what, "integers are exact");
       if (is_float(want.t[i].dtype)) check_close(&want, &got, i, bound, what);
-      if (s > 0 && setups[s].exact) check_equal(&first, &got, i, what, "same bits as cpu with 2 threads");
+      if (s > 0 && setups[s].exact) check_equal(&first, &got, i, what, "same bits as the first run");
     }
     if (s == 0) first = got;
     if (s > 0) free_values(&got);

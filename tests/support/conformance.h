@@ -2,7 +2,9 @@
  *
  * A case is a function that makes its tensors on a bench and launches the op once. The driver runs it for each dtype,
  * shape and variant: on `ref` with FP64 tensors for the expected values, then on cpu with 2, 1 and 3 threads, with
- * guarded memory, and on cpu_async. Outputs must meet the error bound, and all cpu runs must give the same bits. */
+ * guarded memory, and on cpu_async. Outputs must meet the error bound, and all cpu runs must give the same bits.
+ * With MOEMARK_TEST_DEVICE in the environment that device is tested instead, twice, with CK_FORK=no where it is a GPU.
+ */
 #ifndef TESTS_SUPPORT_CONFORMANCE_H
 #define TESTS_SUPPORT_CONFORMANCE_H
 
