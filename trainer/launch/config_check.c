@@ -102,6 +102,9 @@ static mk_status check_built(mk_context *ctx, const mt_config *c) {
   MK_CHECK(ctx, c->precision != MT_MXFP8, MK_ERR_UNSUPPORTED, "precision: mxfp8 is not built yet; use bf16 or fp32");
   MK_CHECK(ctx, c->recompute != MT_RECOMPUTE_SELECTIVE, MK_ERR_UNSUPPORTED,
            "recompute: selective is not built yet; use none or full");
+  MK_CHECK(ctx, c->ranks == 1 || strcmp(c->device, "cuda") != 0, MK_ERR_UNSUPPORTED,
+           "device: cuda runs one rank only; ranks is %lld (NCCL is built, the trainer does not use it yet)",
+           (long long)c->ranks);
   MK_CHECK(ctx, c->routing != MK_ROUTING_REPLAY, MK_ERR_UNSUPPORTED,
            "routing: replay is a test mode of the trainer library");
   MK_CHECK(ctx, c->precision != MT_FP64 || strcmp(c->device, "ref") == 0, MK_ERR_UNSUPPORTED,
