@@ -48,6 +48,10 @@ mk_tensor mk_tensor_as_2d(const mk_tensor *t, int64_t d0, int64_t d1) {
   return view;
 }
 
+int64_t mk_tensor_offset_bytes(const mk_tensor *t, const void *base) {
+  return (int64_t)((const char *)t->data - (const char *)base);
+}
+
 bool mk_tensor_same_shape(const mk_tensor *a, const mk_tensor *b) {
   if (a->dtype != b->dtype || a->n_dims != b->n_dims) return false;
   for (int i = 0; i < a->n_dims; i++) {

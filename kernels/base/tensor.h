@@ -40,6 +40,9 @@ mk_tensor mk_tensor_slice(const mk_tensor *t, int64_t first, int64_t count);
 /* The same memory under another 2-d shape of equal count. */
 mk_tensor mk_tensor_as_2d(const mk_tensor *t, int64_t d0, int64_t d1);
 
+/* Bytes from `base` to the tensor's memory, both inside one block. */
+int64_t mk_tensor_offset_bytes(const mk_tensor *t, const void *base);
+
 /* True when both have the same dtype and dims. */
 bool mk_tensor_same_shape(const mk_tensor *a, const mk_tensor *b);
 

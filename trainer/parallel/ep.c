@@ -108,5 +108,5 @@ mk_status mt_ep_weigh_backward(mk_stream *s, const mt_ep_layer *layer, const mk_
 }
 
 int64_t mt_ep_window_offset(const mt_ep *ep, const mk_tensor *buffer) {
-  return (int64_t)((const char *)buffer->data - (const char *)ep->window->base);
+  return mk_tensor_offset_bytes(buffer, ep->window->base);
 }

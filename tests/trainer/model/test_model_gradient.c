@@ -57,6 +57,11 @@ static double loss_at(const mt_config *c, const char *name, int64_t count, int64
   return total_loss(c, &log);
 }
 
+/* Central difference of the loss by element i. */
+static double difference(const mt_config *c, const mt_param *p, int64_t i, double h, mt_comm *world) {
+  return (loss_at(c, p->name, p->count, i, h, world) - loss_at(c, p->name, p->count, i, -h, world)) / (2 * h);
+}
+
 static void check_param(const mt_config *c, mt_trainer *t, const mt_param *p, const char *variant_name,
                         mt_comm *world) {
   enum { PROBES = 3 };
@@ -67,11 +72,12 @@ static void check_param(const mt_config *c, mt_trainer *t, const mt_param *p, co
     largest = fmax(largest, fabs(gradient[i]));
   for (int probe = 0; probe < PROBES; probe++) {
     int64_t i = (p->count * (2 * probe + 1) / (2 * PROBES) * 7919) % p->count;
-    double h = 1e-5;
-    double numeric =
-        (loss_at(c, p->name, p->count, i, h, world) - loss_at(c, p->name, p->count, i, -h, world)) / (2 * h);
-    double error = fabs(numeric - gradient[i]);
-    ck_assert_msg(error <= 1e-6 * largest + 1e-9, "%s: %s f64 seed %lld index %lld: expected %.12g got %.12g",
+    double h = 1e-5, numeric = difference(c, p, i, h, world), limit = 1e-6 * largest + 1e-9;
+    if (fabs(numeric - gradient[i]) > limit) { /* a route may change inside +-h: once more with a tenth of it */
+      numeric = difference(c, p, i, h / 10, world);
+      limit *= 10; /* the rounding of the loss weighs ten times as much */
+    }
+    ck_assert_msg(fabs(numeric - gradient[i]) <= limit, "%s: %s f64 seed %lld index %lld: expected %.12g got %.12g",
                   variant_name, p->name, (long long)c->seed, (long long)i, numeric, gradient[i]);
   }
   free(gradient);
