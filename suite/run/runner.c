@@ -87,7 +87,9 @@ static mk_status launches_plan(mk_context *ctx, const ms_run_options *options, m
   MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)plan->n_cases, sizeof *count, &count), out);
   for (int i = 0; i < plan->n_cases; i++)
     total += count[i] = launches_of(plan, options, i);
-  MK_CHECK_GOTO(ctx, total > 0, MK_ERR_CONFIG, out, "no case of %s is selected", plan->study->id);
+  MK_CHECK_GOTO(ctx, total > 0, MK_ERR_CONFIG, out,
+                "no case of %s is selected: -E lets none through (moemark list cases FILE shows them)",
+                plan->study->id);
   MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)total, sizeof *slots, &slots), out);
   MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)total, sizeof *run->launches, &run->launches), out);
   bool shuffled = strcmp(plan->scale->measure.order, "sequential") != 0;

@@ -105,11 +105,12 @@ static mk_status check_finite(loop *l, int64_t k) {
   return MK_OK;
 }
 
-/* A time limit turns into a number of steps from the measured rate, again and again; schedule and end follow it. */
+/* A time limit turns into a number of steps from the measured rate, again and again; schedule and end follow it. Once
+ * the last step has run the end stays where it is. */
 static void follow_time(loop *l, int64_t n) {
   enum { FIRST_LOOK = 8 };
   double limit = l->cfg->time_limit_s;
-  if (limit <= 0 || l->recorded < FIRST_LOOK) return;
+  if (limit <= 0 || l->recorded < FIRST_LOOK || n >= l->last_step) return;
   double per_step = l->trained_s / (double)l->recorded;
   int64_t fits = (int64_t)(limit / per_step);
   int64_t most = l->cfg->warmup_steps + l->cfg->steps;
