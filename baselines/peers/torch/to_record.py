@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """JSON lines of run.sh (files, or stdin) -> CSV on stdout (RFC 4180, LF line ends).
 
-  to_record.py runs  [FILE...]   rows of the suite's runs.csv, kind measured, one row a launch in the order read
+  to_record.py runs  [FILE...]   rows of the suite's runs.csv, kind measured, one row a launch in the order read; tok_s is that
+                                 of the median step, as in the study peer-cpu
   to_record.py sweep [FILE...]   rows of a sweep: one a launch, with CPU and versions
-  to_record.py rank  [FILE...]   impl,dtype,n,tok_s: median of the launches, fastest first (failed ones left out, and
-                                 disturbed ones where the setting has an undisturbed one)
+  to_record.py rank  [FILE...]   impl,dtype,n,tok_s,steady: median of the launches, fastest first; failed ones left out, and
+                                 disturbed ones where the setting has a steady one
 """
 import argparse, csv, fileinput, json, statistics, sys
 
@@ -37,8 +38,8 @@ def runs_row(r, launch, order, a):
         ms = r["step_ms"]
         time_s, tokens = sum(ms) / 1e3, r["tokens_step"] * len(ms)
         row.update(kernel="torch " + r["torch"], routing="learned", seed=r["seed"], start_utc=r["start_utc"],
-                   warmup_steps=r["warmup_steps"], steps=len(ms), time_s=round(time_s, 6), tokens=tokens, tok_s=round(tokens / time_s, 2),
-                   tok_s_gpu=round(tokens / time_s, 2), flop_token=r["flops_per_token"], peak_mem_gib=round(r["peak_rss_mib"] / 1024, 4),
+                   warmup_steps=r["warmup_steps"], steps=len(ms), time_s=round(time_s, 6), tokens=tokens, tok_s=r["tok_s"],
+                   tok_s_gpu=r["tok_s"], flop_token=r["flops_per_token"], peak_mem_gib=round(r["peak_rss_mib"] / 1024, 4),
                    loss_last=r["loss_last"], drop_rate=0, not_steady=int(disturbed(r)), **{f"step_ms_p{p}": round(quantile(ms, p / 100), 3) for p in (50, 95, 99)})
     return row
 
@@ -63,8 +64,9 @@ def rank(records):
             by.setdefault((r["impl"], r["dtype"]), []).append(r)
     rows = []
     for (impl, dtype), rs in by.items():
-        v = [r["tok_s"] for r in rs if not disturbed(r)] or [r["tok_s"] for r in rs]
-        rows.append(dict(impl=impl, dtype=dtype, n=len(v), tok_s=statistics.median(v)))
+        steady = [r["tok_s"] for r in rs if not disturbed(r)]
+        v = steady or [r["tok_s"] for r in rs]
+        rows.append(dict(impl=impl, dtype=dtype, n=len(v), tok_s=statistics.median(v), steady="yes" if steady else "no"))
     return sorted(rows, key=lambda r: -r["tok_s"])
 
 
@@ -88,7 +90,7 @@ def main():
         except (ValueError, KeyError, TypeError) as e:
             sys.exit(f"{fileinput.filename()}:{fileinput.filelineno()}: error: not a line of run.sh ({e})")
     if a.format == "rank":
-        columns, rows = ["impl", "dtype", "n", "tok_s"], rank(records)
+        columns, rows = ["impl", "dtype", "n", "tok_s", "steady"], rank(records)
     else:
         columns, make = (RUNS, runs_row) if a.format == "runs" else (SWEEP, sweep_row)
         seen, rows = {}, []

@@ -1,0 +1,193 @@
+#!/usr/bin/env bash
+# What the commands of cases.tsv are made of. Each runs in an empty folder; M, T, STUDY, BAD, WORK come from run_cases.sh.
+# shellcheck disable=SC2034,SC2154
+
+# The smallest model that has every part; 16 tokens a step.
+TINY=(--set layers=1 --set d_model=16 --set heads=2 --set kv_heads=1 --set head_dim=8 --set experts=4 --set top_k=2
+  --set expert_hidden=8 --set vocab=256 --set seq_len=8 --set rank_tokens=16 --set global_tokens=16 --set steps=2
+  --set threads=1)
+tiny() { "$T" "${TINY[@]}" "$@"; }
+
+# One key after the other: with experts=0 top_k=9
+with() {
+  local pair args=()
+  for pair in "$@"; do args+=(--set "$pair"); done
+  tiny "${args[@]}"
+}
+
+# Two ranks of the tiny model.
+MPI=(mpirun --allow-run-as-root --oversubscribe --bind-to none -mca mpi_yield_when_idle 1 -np 2)
+ranks() { "${MPI[@]}" "$T" "${TINY[@]}" --set ranks=2 --set shard=ddp --set global_tokens=32 "$@"; }
+
+# moemark run of the shipped study, one case of smoke scale.
+one() { "$M" run "$STUDY" -o out -E 'experts == 8 and stack == dist_opt' "$@"; }
+run() { "$M" run "$STUDY" -o out; }
+
+# The good study of the suite's tests with one line replaced, run or checked: altered check SED-EXPRESSION
+altered() {
+  local verb=$1
+  shift
+  sed "$@" "$SOURCE/tests/suite/study/good.yaml" >altered.yaml
+  "$M" "$verb" altered.yaml
+}
+
+# Two cases in a fixed order (pace = long, short): the first runs until something happens, the second for half a second.
+PACES=$SOURCE/tests/bad_input/paces.yaml
+
+skip() {
+  echo "$*" >skip
+  exit 0
+}
+
+# Waits up to 30 s for a condition.
+until_true() {
+  local i
+  for ((i = 0; i < 300; i++)); do
+    "$@" && return 0
+    sleep 0.1
+  done
+  echo "gave up waiting for: $*" >&2
+  return 1
+}
+
+has_lines() { [ -f "$1" ] && [ "$(wc -l <"$1")" -ge "$2" ]; }
+
+# Processes of this case by a line of their environment and the name of their program.
+process_of() {
+  local folder
+  for folder in /proc/[0-9]*; do
+    grep -qzsxF "MOEMARK_CASE=${MOEMARK_CASE:-}" "$folder/environ" 2>/dev/null || continue
+    grep -qzsxF -- "$1" "$folder/environ" 2>/dev/null || continue
+    [[ $(readlink "$folder/exe") == */"$2" ]] || continue
+    echo "${folder#/proc/}"
+    return
+  done
+}
+rank_pid() { process_of "OMPI_COMM_WORLD_RANK=$1" moemark-trainer; }
+mpirun_pid() { process_of "MOEMARK_CASE=$MOEMARK_CASE" orterun; }
+
+# Signals to one rank, to mpirun, to what the case started itself.
+kill_rank() { kill "$2" "$(rank_pid "$1")"; }
+kill_mpirun() { kill "$1" "$(mpirun_pid)"; }
+kill_started() {
+  local signal
+  for signal in "$@"; do kill "$signal" "$started" && sleep 0.2; done
+}
+
+# Starts a command in the background, waits until its records have four lines, does the rest of the arguments, waits.
+disturb() { # records command-array-name what...
+  local records=$1 code
+  local -n command=$2
+  shift 2
+  "${command[@]}" &
+  started=$!
+  until_true has_lines "$records" "${least:-4}" && "$@"
+  wait "$started"
+  code=$?
+  return "$code"
+}
+
+# A run of PACES, while its long case trains: attack [options of moemark run] -- what...
+attack() {
+  local run=("$M" run "$PACES" -o out)
+  while [ "$1" != -- ]; do
+    run+=("$1")
+    shift
+  done
+  shift
+  disturb out/paces/latest/pace=long/launch-1/records.jsonl run "$@"
+}
+
+# A trainer that would go on for ever: attack_trainer ranks|alone what...
+attack_trainer() {
+  local train=("$T" "${TINY[@]}" --set steps=100000000 --set comm_timeout_s=2 --out records)
+  [ "$1" = alone ] || train=("${MPI[@]}" "${train[@]}" --set ranks=2 --set shard=ddp --set global_tokens=32)
+  shift
+  disturb records/records.jsonl train "$@"
+}
+
+# One step of a million microbatches, and an evaluation of as many.
+long_step() {
+  local train=("$T" "${TINY[@]}" --set global_tokens=16000000 --out records) least=1
+  disturb records/records.jsonl train "$@"
+}
+long_evaluation() {
+  local train=("$T" "${TINY[@]}" --set eval_tokens=1600000000 --out records) least=3
+  disturb records/records.jsonl train "$@"
+}
+
+shrinking_data() {
+  local train=("$T" "${TINY[@]}" --set data=bytes --set data_path=d --set steps=100000000 --out records)
+  head -c 100000 /dev/zero >d
+  disturb records/records.jsonl train truncate -s 10 d
+}
+
+# A small file system at ./small; the rest of the arguments is its mount options.
+small_disk() {
+  mkdir -p small
+  mount -t tmpfs -o "$1" tmpfs small 2>/dev/null || skip "mounting a tmpfs is not permitted here"
+  trap 'umount -l small' EXIT
+}
+
+# In a mount namespace of its own, with SIZE of /dev/shm.
+small_shm() {
+  local size=$1
+  shift
+  unshare -m true 2>/dev/null || skip "a mount namespace is not permitted here"
+  unshare -m bash -c "mount -t tmpfs -o size=$size tmpfs /dev/shm && source '$SOURCE/tests/bad_input/functions.sh' && $*"
+}
+
+# ---- weights that are spoiled ----
+
+prepare_weights() {
+  tiny --set weights_out="$WORK/weights" >"$WORK/weights.log" 2>&1 || return 1
+  # a safetensors file begins with the length of its header, 8 bytes
+  header=$(od -An -tu8 -N8 "$WORK/weights/model.safetensors" | tr -d ' ')
+  [ "$header" -gt 0 ]
+}
+
+# A copy of the good weights in ./w.safetensors and what is done to it.
+spoiled() {
+  cp "$WORK/weights/model.safetensors" w.safetensors && "$@"
+}
+
+# bytes (as printf takes them) at an offset into the first tensor
+put_value() {
+  local header
+  header=$(od -An -tu8 -N8 w.safetensors | tr -d ' ')
+  printf '%b' "$2" | dd of=w.safetensors bs=1 seek=$((8 + header + $1)) conv=notrunc status=none
+}
+
+# A safetensors file of int32 tokens [1,2,8]: token I is I, the last one is $1.
+tokens() {
+  local header='{"tokens":{"dtype":"I32","shape":[1,2,8],"data_offsets":[0,64]}}' i
+  printf '%b' "\\x$(printf %02x ${#header})\\0\\0\\0\\0\\0\\0\\0" >t.safetensors
+  printf '%s' "$header" >>t.safetensors
+  for ((i = 0; i < 15; i++)); do printf '%b' "\\x0$(printf %x "$i")\\0\\0\\0" >>t.safetensors; done
+  printf '%b' "$1" >>t.safetensors
+}
+
+# ---- further checks, named in the last column ----
+
+# The case that was attacked failed, the other one ran well.
+check_other_went_on() {
+  local table=out/paces/latest/runs.csv
+  grep -q '%pace=short' "$table" 2>/dev/null && grep '%pace=short' "$table" | grep -q ',ok,' || echo "the other case did not run well"
+}
+check_run_complete() { grep -q '"state":.*"complete"' out/*/latest/manifest.json || echo "the manifest does not say complete"; }
+check_run_interrupted() { grep -q '"state":.*"interrupted"' out/*/latest/manifest.json || echo "the manifest does not say interrupted"; }
+check_no_results() { [ -z "$(ls -d out records w 2>/dev/null)" ] || echo "files were written"; }
+check_interrupted_record() { tail -n 1 records/records.jsonl | grep -q '"status":"interrupted","code":130' || echo "the last record does not say interrupted"; }
+check_no_end_record() { ! grep -q '"type":"end"' records/records.jsonl || echo "there is an end record"; }
+check_no_weights() { [ ! -e small/w/model.safetensors ] || echo "a weights file stands under its name"; }
+
+# The file of measured rates of this machine, made by a stand-in and then cut short.
+run_with_broken_rates() {
+  local file
+  export XDG_CACHE_HOME=$PWD/cache
+  printf '#!/bin/sh\necho "{\\"gemm_fp32_flops\\":1,\\"gemm_bf16_flops\\":1,\\"bandwidth_bytes_per_s\\":1,\\"kernel\\":\\"x\\"}"\n' >peaks
+  chmod +x peaks
+  MOEMARK_TRAINER=$PWD/peaks "$M" sysinfo --peaks >/dev/null 2>&1
+  for file in cache/moemark/peaks-*.json; do truncate -s 9 "$file"; done
+  run
+}
