@@ -21,7 +21,8 @@ ranks() { "${MPI[@]}" "$T" "${TINY[@]}" --set ranks=2 --set shard=ddp --set glob
 
 # moemark run of the shipped study, one case of smoke scale.
 one() { "$M" run "$STUDY" -o out -E 'experts == 8 and stack == dist_opt' "$@"; }
-run() { "$M" run "$STUDY" -o out; }
+# shellcheck disable=SC2120,SC2119 # the arguments come from cells of cases.tsv
+run() { "$M" run "$STUDY" -o out "$@"; }
 
 # The good study of the suite's tests with one line replaced, run or checked: altered check SED-EXPRESSION
 altered() {
@@ -189,5 +190,6 @@ run_with_broken_rates() {
   chmod +x peaks
   MOEMARK_TRAINER=$PWD/peaks "$M" sysinfo --peaks >/dev/null 2>&1
   for file in cache/moemark/peaks-*.json; do truncate -s 9 "$file"; done
+  # shellcheck disable=SC2119
   run
 }
