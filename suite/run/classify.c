@@ -1,4 +1,5 @@
-/* The last record decides, unless it contradicts the process: an "ok" from a process that failed is a crash. */
+/* The last record decides, unless it contradicts the process: an "ok" from a process that failed is a crash, and only
+ * what this program was told to stop is "interrupted". */
 #include "suite/run/classify.h"
 
 #include <signal.h>
@@ -47,6 +48,13 @@ void ms_launch_classify(const ms_child_end *end, const char *hint, ms_launch *la
     set(launch, "timeout", text);
   } else if (!ended) {
     without_end_record(end, hint, launch);
+  } else if (strcmp(records->end_status, "interrupted") == 0) { /* by a signal, but not one of ours */
+    if (end->signal != 0) {
+      without_end_record(end, hint, launch);
+    } else {
+      snprintf(text, sizeof text, "from outside: %.900s", records->end_message);
+      set(launch, "killed", text);
+    }
   } else if (strcmp(records->end_status, "ok") != 0) {
     set(launch, records->end_status[0] == '\0' ? "error" : records->end_status, records->end_message);
   } else if (end->code != 0) {

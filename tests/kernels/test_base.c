@@ -1,6 +1,12 @@
-/* kernels/base: random numbers, BF16 rounding, tensors, the heap's counters and faults, the error record. */
+/* kernels/base: random numbers, BF16 rounding, tensors, the heap's counters and faults, the error record,
+ * command lines, files. */
 #include <math.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "kernels/base/arguments.h"
+#include "kernels/base/file.h"
 #include "kernels/base/heap.h"
 #include "kernels/base/rng.h"
 #include "kernels/base/tensor.h"
@@ -158,6 +164,97 @@ START_TEST(the_first_error_is_kept) {
 }
 END_TEST
 
+START_TEST(a_message_stays_one_line) {
+  mk_context ctx = {0};
+  MK_FAIL(&ctx, MK_ERR_CONFIG, "key: <%s> is wrong", "a\nb\033[2J\x7fz");
+  ck_assert_str_eq(ctx.error.message, "key: <a?b?[2J?z> is wrong");
+  mk_error_prefix(&ctx, "a file\n");
+  ck_assert_str_eq(ctx.error.message, "a file?: key: <a?b?[2J?z> is wrong");
+  char is_long[2 * MK_MESSAGE_BYTES];
+  memset(is_long, 'x', sizeof is_long - 1);
+  is_long[sizeof is_long - 1] = '\0';
+  mk_error_clear(&ctx);
+  MK_FAIL(&ctx, MK_ERR_CONFIG, "%s", is_long);
+  mk_error_prefix(&ctx, is_long);
+  ck_assert_int_eq((int)strlen(ctx.error.message), MK_MESSAGE_BYTES - 1);
+}
+END_TEST
+
+static const struct argp_option CHILD_OPTIONS[] = {
+    {"scale", 's', "NAME", 0, "", 0}, {"set", 'S', "PAIR", 0, "", 0}, {0}};
+static const struct argp CHILD = {.options = CHILD_OPTIONS};
+static const struct argp_child CHILDREN[] = {{&CHILD, 0, NULL, 0}, {0}};
+static const struct argp_option PARENT_OPTIONS[] = {{"out", 'o', "DIR", 0, "", 0},
+                                                    {"strict", 256, NULL, 0, "", 0},
+                                                    {"quiet", 'q', NULL, 0, "", 0},
+                                                    {"launches", 257, "N", 0, "", 0},
+                                                    {0}};
+
+static error_t parse_options(int key, char *arg, struct argp_state *state) {
+  (void)arg;
+  return key == 257 ? mk_arguments_fail(state->input, "--launches: '%s' is no number", arg)
+         : key > 0  ? 0
+                    : ARGP_ERR_UNKNOWN;
+}
+
+START_TEST(wrong_options_are_one_message) {
+  static const struct argp argp = {.options = PARENT_OPTIONS, .parser = parse_options, .children = CHILDREN};
+  static const struct {
+    const char *word[4];
+    const char *said; /* NULL: nothing is wrong */
+  } CASES[] = {
+      {{"file", "-q", "--out=x"}, NULL},
+      {{"-qo", "x", "--stric"}, NULL},
+      {{"--", "--bogus"}, NULL},
+      {{"--lanches", "3"}, "unknown option '--lanches'; the nearest is '--launches' (b --help lists all)"},
+      {{"--s", "x"}, "option '--s' may be --strict or --scale or --set; write it out (b --help)"},
+      {{"file", "--out"}, "option '--out' needs a value (b --help)"},
+      {{"-q", "-o"}, "option '-o' needs a value (b --help)"},
+      {{"-qz"}, "unknown option '-z' (b --help lists all)"},
+      {{"--quiet=3"}, "option '--quiet=3' takes no value (b --help)"},
+      {{"--launches", "x"}, "--launches: 'x' is no number"},
+  };
+  for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+    mk_context ctx = {0};
+    char name[] = "a/b", copy[4][16];
+    char *argv[6] = {name};
+    int argc = 1, first = 0;
+    for (int w = 0; w < 4 && CASES[i].word[w] != NULL; w++) {
+      snprintf(copy[w], sizeof copy[w], "%s", CASES[i].word[w]);
+      argv[argc++] = copy[w];
+    }
+    mk_status st = mk_arguments_parse(&ctx, &argp, argc, argv, &first, &ctx);
+    ck_assert_msg(st == (CASES[i].said == NULL ? MK_OK : MK_ERR_CONFIG), "case %zu: status %d", i, st);
+    ck_assert_str_eq(ctx.error.message, CASES[i].said == NULL ? "" : CASES[i].said);
+  }
+}
+END_TEST
+
+START_TEST(only_regular_files_are_opened) {
+  char folder[] = "/tmp/moemark-base-XXXXXX", path[64];
+  int fd = -1;
+  int64_t bytes = -1;
+  ck_assert_ptr_nonnull(mkdtemp(folder));
+  snprintf(path, sizeof path, "%s/pipe", folder);
+  ck_assert_int_eq(mkfifo(path, 0600), 0);
+  const char *const refused[][2] = {{path, "pipe: not a regular file"},
+                                    {folder, "not a regular file but a folder"},
+                                    {"/dev/zero", "/dev/zero: not a regular file"},
+                                    {"/nonexistent/x", "/nonexistent/x: cannot open: No such file"}};
+  for (int i = 0; i < 4; i++) { /* a pipe without a writer would be waited for */
+    mk_context ctx = {0};
+    ck_assert_int_eq(mk_file_open(&ctx, "data_path", refused[i][0], &fd, &bytes), MK_ERR_IO);
+    ck_assert_msg(strstr(ctx.error.message, refused[i][1]) != NULL, "said: %s", ctx.error.message);
+    ck_assert_msg(strncmp(ctx.error.message, "data_path: ", 11) == 0, "said: %s", ctx.error.message);
+    ck_assert(fd == -1 && bytes == -1);
+  }
+  mk_context ctx = {0};
+  ck_assert_int_eq(mk_folder_make(&ctx, "/proc/self/x"), MK_ERR_OUTPUT);
+  unlink(path);
+  rmdir(folder);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("base");
   TCase *tcase = tcase_create("base");
@@ -171,6 +268,9 @@ int main(void) {
   tcase_add_test(tcase, heap_counts_and_fails_on_request);
   tcase_add_test(tcase, heap_refuses_overflow);
   tcase_add_test(tcase, the_first_error_is_kept);
+  tcase_add_test(tcase, a_message_stays_one_line);
+  tcase_add_test(tcase, wrong_options_are_one_message);
+  tcase_add_test(tcase, only_regular_files_are_opened);
   suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

@@ -64,5 +64,7 @@ mk_status mt_weights_save(mt_trainer *t, const char *folder) {
                                  .writes = t->mesh->world->rank == 0,
                                  .get = get,
                                  .user = t};
-  return mt_weights_export(t->ctx, &args);
+  mk_status st = mt_weights_export(t->ctx, &args);
+  if (st != MK_OK) mk_error_prefix(t->ctx, "weights_out");
+  return st;
 }

@@ -191,7 +191,7 @@ START_TEST(wrong_is_never_fast) {
     if (fault == 1) l->value[ms_metric_index("drop_rate")] = 0.3, reason = "drop_rate is 0.3";
     if (fault == 2) l->value[ms_metric_index("drop_rate")] = NAN, reason = "drop_rate is nan";
     if (fault == 3) l->value[ms_metric_index("tok_s")] = NAN, reason = "no rate";
-    if (fault == 4) l->value[ms_metric_index("mfu_pct")] = 563, reason = "563 % of the measured peak";
+    if (fault == 4) l->value[ms_metric_index("mfu_pct")] = 1563, reason = "1563 % of the measured peak";
     if (fault == 5) l->value[ms_metric_index("params_total")] *= 1.01, reason = "params_total: the trainer reports";
     if (fault == 6) l->value[ms_metric_index("loss_last")] = nextafter(5.5, 6), reason = "loss_last is deterministic";
     ms_judgement *j = judge(run, false);

@@ -1,6 +1,9 @@
 /* Order of launches, peers' lines, command lines, log hints: the parts of the runner that start nothing. */
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kernels/base/heap.h"
 #include "suite/run/command.h"
@@ -131,6 +134,45 @@ START_TEST(commands_can_be_pasted) {
 }
 END_TEST
 
+/* What mpirun adds does not hide what the trainer said. */
+START_TEST(the_hint_is_our_own_error) {
+  static const char *const LOGS[][2] = {
+      {"[vm:1] ORTE_ERROR_LOG: x\nmoemark: step 1\nmoemark[rank 1]: error: data is gone\nmpirun: error 3\n",
+       "moemark[rank 1]: error: data is gone"},
+      {"moemark: error: first\nmoemark: error: second\n", "moemark: error: first"},
+      {"moemark: error: no line end", "moemark: error: no line end"},
+      {"------\nan Error was met\n", "an Error was met"},
+      {"one\n  two\n-----\n", "two"},
+      {"", ""}};
+  char folder[] = "/tmp/moemark-parts-XXXXXX", path[64], hint[128];
+  ck_assert_ptr_nonnull(mkdtemp(folder));
+  snprintf(path, sizeof path, "%s/log", folder);
+  for (size_t i = 0; i < sizeof LOGS / sizeof LOGS[0]; i++) {
+    mk_context ctx = {0};
+    ck_assert_int_eq(ms_text_write(&ctx, folder, "log", LOGS[i][0]), MK_OK);
+    ms_log_hint(&ctx, folder, "log", hint, sizeof hint);
+    ck_assert_str_eq(hint, LOGS[i][1]);
+    ck_assert_int_eq(ctx.heap_live, 0);
+  }
+  unlink(path);
+  rmdir(folder);
+}
+END_TEST
+
+/* -S is merged into run.json, so the trainer must not read the variable again. */
+START_TEST(launches_do_not_inherit_settings) {
+  mk_context ctx = {0};
+  ms_tools tools = {.trainer = "/x/moemark-trainer"};
+  ms_case c = {.config = mt_config_default()};
+  ms_command command;
+  ck_assert_int_eq(ms_command_init(&ctx, &tools, NULL, &c, "folder", &command), MK_OK);
+  ck_assert_str_eq(command.env_list[0], "MOEMARK_SET=");
+  ck_assert_str_eq(command.argv[0], "/x/moemark-trainer");
+  ms_command_fini(&ctx, &command);
+  ck_assert_int_eq(ctx.heap_live, 0);
+}
+END_TEST
+
 START_TEST(case_names_become_folders) {
   char out[64];
   ms_case_folder("%experts=8 %stack=dist_opt", out, sizeof out);
@@ -152,6 +194,8 @@ int main(void) {
   tcase_add_test(tc, a_peer_that_is_not_installed_is_unsupported);
   tcase_add_test(tc, a_peer_without_a_line_is_refused);
   tcase_add_test(tc, commands_can_be_pasted);
+  tcase_add_test(tc, the_hint_is_our_own_error);
+  tcase_add_test(tc, launches_do_not_inherit_settings);
   tcase_add_test(tc, case_names_become_folders);
   suite_add_tcase(suite, tc);
   return test_main(suite);
