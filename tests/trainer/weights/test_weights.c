@@ -218,8 +218,6 @@ static const struct {
     {"g3-olmocore3", "weight/blocks.2.attention_input_norm.weight", "layers.2.attn_in_norm", 0, 0, 64},
     {"g3-olmocore3", "weight/blocks.2.attention_norm.weight", "layers.2.attn_out_norm", 0, 0, 64},
     {"g3b-olmocore3-reordered", "weight/blocks.2.feed_forward_norm.weight", "layers.2.mlp_out_norm", 0, 0, 64},
-    {"g3c-olmocore3-prenorm", "weight/blocks.2.feed_forward_norm.weight", "layers.2.mlp_in_norm", 0, 0, 64},
-    {"g3d-olmocore3-instance-lb", "weight/embedding_norm.weight", "embed.norm", 0, 0, 64},
 };
 
 static mt_config golden_config(const char *folder) {
