@@ -13,7 +13,7 @@ venv=${MOEMARK_PEER_VENV:-$root/build/peers/venv}
 mkdir -p "$out"
 text=$out/perl-doc.txt
 bash "$root/trainer/data/perl_pods.sh" "$text"
-preload=$(ldconfig -p | awk '$1 == "libtcmalloc_minimal.so.4" {print $NF; exit}')
+preload=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p | awk '$1 == "libtcmalloc_minimal.so.4" && !found {print $NF; found = 1}')
 
 echo "== Hugging Face OLMoE, grouped GEMM, $seconds s"
 env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE ${preload:+LD_PRELOAD=$preload} OMP_NUM_THREADS=2 \
