@@ -54,21 +54,24 @@ mk_status ms_run_folder_make(mk_context *ctx, const char *out, const char *study
   return MK_FAIL(ctx, MK_ERR_OUTPUT, "%s: ten run folders with new names exist already", parent);
 }
 
-void ms_case_folder(const char *case_name, char *out, size_t bytes) {
+void ms_case_folder(const char *case_name, int number, char *out, size_t bytes) {
   size_t used = 0;
+  bool faithful = true;
   for (const char *p = case_name; *p != '\0' && used + 1 < bytes && used < 200; p++) {
     if (*p == '%') continue;
     bool plain = isalnum((unsigned char)*p) || strchr("._=-", *p) != NULL;
+    faithful = faithful && (plain || *p == ' ');
     out[used++] = *p == ' ' ? ',' : (plain ? *p : '_');
   }
   out[used] = '\0';
+  if (!faithful || used == 200) snprintf(out + used, bytes - used, "-%d", number);
   if (used == 0) snprintf(out, bytes, "case");
   if (out[0] == '.') out[0] = '_';
 }
 
 mk_status ms_launch_folder_make(mk_context *ctx, const ms_run *run, ms_launch *launch) {
   char slug[256], path[MS_PATH_BYTES];
-  ms_case_folder(run->plan->cases[launch->case_index].name, slug, sizeof slug);
+  ms_case_folder(run->plan->cases[launch->case_index].name, launch->case_index + 1, slug, sizeof slug);
   MK_TRY(ctx, ms_path_join(ctx, run->folder, slug, path));
   MK_TRY(ctx, mk_folder_make(ctx, path));
   snprintf(launch->folder, sizeof launch->folder, "%s/launch-%d", slug, launch->number);

@@ -127,39 +127,46 @@ static bool reap(pid_t leader, ms_child_end *end) {
   return gone;
 }
 
-/* SIGTERM (and SIGCONT, for stopped ones) to the tree, SIGKILL after TERM_S; waits until nothing is left. */
+/* SIGTERM (and SIGCONT, for stopped ones) to the tree, SIGKILL after TERM_S; waits until nothing is left. Time is
+ * counted in our own rounds: a pause of this process, or of the whole machine, is nobody's delay. */
 static mk_status tree_end(mk_context *ctx, pid_t leader, bool *leader_gone, ms_child_end *end) {
-  double start = ms_wall_now_s();
+  const double round_s = 0.02;
   int left = 0;
   MK_TRY(ctx, ms_tree_signal(ctx, SIGTERM, &left));
   MK_TRY(ctx, ms_tree_signal(ctx, SIGCONT, &left));
-  while (ms_wall_now_s() - start < TERM_S + KILL_S) {
+  for (double waited_s = 0; waited_s < TERM_S + KILL_S; waited_s += round_s) {
     if (reap(leader, end)) *leader_gone = true;
-    bool hard = ms_wall_now_s() - start > TERM_S;
-    MK_TRY(ctx, ms_tree_signal(ctx, hard ? SIGKILL : 0, &left));
+    MK_TRY(ctx, ms_tree_signal(ctx, waited_s > TERM_S ? SIGKILL : 0, &left));
     if (left == 0) break;
-    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    nanosleep(&(struct timespec){.tv_nsec = (long)(1e9 * round_s)}, NULL);
   }
   if (reap(leader, end)) *leader_gone = true;
   MK_CHECK(ctx, left == 0 && *leader_gone, MK_ERR_DEVICE, "%d processes of this launch could not be killed", left);
   return MK_OK;
 }
 
-/* Whether the child has been silent for too long; `seen` and `since` follow its progress. */
-static bool too_silent(const ms_child *child, int64_t *seen, double *since, ms_child_end *end) {
-  int64_t now = child->progress == NULL ? 0 : child->progress(child->user);
-  if (now != *seen) {
-    *seen = now;
-    *since = ms_wall_now_s();
-  }
-  end->limit_s = *seen >= child->first_progress && *seen > 0 ? child->limit_s : child->first_limit_s;
-  return end->limit_s > 0 && ms_wall_now_s() - *since > end->limit_s;
+/* What the child has shown so far. */
+typedef struct silence {
+  int64_t seen;
+  double asked_s;  /* when it was last asked */
+  double silent_s; /* without progress, as far as we watched */
+} silence;
+
+/* Whether the child has been silent for too long. A round counts at most four ticks: when it took longer we were not
+ * running either, and the child perhaps neither (a stopped job, a paused container). */
+static bool too_silent(const ms_child *child, double tick_s, silence *s, ms_child_end *end) {
+  double now_s = ms_wall_now_s(), round_s = now_s - s->asked_s;
+  int64_t progress = child->progress == NULL ? 0 : child->progress(child->user);
+  s->silent_s = progress != s->seen ? 0 : s->silent_s + (round_s < 4 * tick_s ? round_s : 4 * tick_s);
+  s->seen = progress;
+  s->asked_s = now_s;
+  end->limit_s = s->seen >= child->first_progress && s->seen > 0 ? child->limit_s : child->first_limit_s;
+  return end->limit_s > 0 && s->silent_s > end->limit_s;
 }
 
 /* Until the leader ends, or must be ended. */
 static bool watch(ms_supervisor *s, const ms_child *child, pid_t leader, ms_child_end *end) {
-  int64_t seen = 0;
-  double since = ms_wall_now_s();
+  silence shown = {.asked_s = ms_wall_now_s()};
   double tick_s = 1e-3 * TICK_MS;
   if (child->limit_s > 0 && child->limit_s < 4 * tick_s) tick_s = child->limit_s / 4;
   for (;;) {
@@ -168,7 +175,7 @@ static bool watch(ms_supervisor *s, const ms_child *child, pid_t leader, ms_chil
     signals_read(s);
     if (reap(leader, end)) return true;
     end->interrupted = s->interrupted;
-    end->timed_out = !s->interrupted && too_silent(child, &seen, &since, end);
+    end->timed_out = !s->interrupted && too_silent(child, tick_s, &shown, end);
     if (end->interrupted || end->timed_out) return false;
   }
 }

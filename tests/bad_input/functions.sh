@@ -75,6 +75,20 @@ kill_started() {
   for signal in "$@"; do kill "$signal" "$started" && sleep 0.2; done
 }
 
+# The run and all below it stop, and go on after more than twice its limit of 2 s; then it is told to end.
+pause_all() {
+  local all
+  all=$(process_of "MOEMARK_CASE=$MOEMARK_CASE" moemark; mpirun_pid; rank_pid 0; rank_pid 1)
+  # shellcheck disable=SC2086
+  kill -STOP $all && sleep 6 && kill -CONT $all && sleep 1
+  kill_started -INT
+}
+
+remove_results() {
+  rm -rf out/paces
+  kill_rank 1 -9
+}
+
 # Starts a command in the background, waits until its records have four lines, does the rest of the arguments, waits.
 disturb() { # records command-array-name what...
   local records=$1 code
@@ -157,6 +171,10 @@ put_value() {
   local header
   header=$(od -An -tu8 -N8 w.safetensors | tr -d ' ')
   printf '%b' "$2" | dd of=w.safetensors bs=1 seek=$((8 + header + $1)) conv=notrunc status=none
+}
+
+put_value_of() { # tensor bytes
+  put_value "$(grep -ao "$1\"[^}]*" w.safetensors | grep -o 'data_offsets":\[[0-9]*' | grep -o '[0-9]*$')" "$2"
 }
 
 # A safetensors file of int32 tokens [1,2,8]: token I is I, the last one is $1.

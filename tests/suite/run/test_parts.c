@@ -174,13 +174,18 @@ START_TEST(launches_do_not_inherit_settings) {
 END_TEST
 
 START_TEST(case_names_become_folders) {
-  char out[64];
-  ms_case_folder("%experts=8 %stack=dist_opt", out, sizeof out);
+  char out[256], is_long[300];
+  ms_case_folder("%experts=8 %stack=dist_opt", 3, out, sizeof out);
   ck_assert_str_eq(out, "experts=8,stack=dist_opt");
-  ms_case_folder("%a=../../etc/passwd", out, sizeof out);
-  ck_assert_str_eq(out, "a=.._.._etc_passwd");
-  ms_case_folder("", out, sizeof out);
+  ms_case_folder("%a=../../etc/passwd", 3, out, sizeof out);
+  ck_assert_str_eq(out, "a=.._.._etc_passwd-3");
+  ms_case_folder("", 3, out, sizeof out);
   ck_assert_str_eq(out, "case");
+  memset(is_long, 'x', sizeof is_long - 1);
+  is_long[sizeof is_long - 1] = '\0';
+  ms_case_folder(is_long, 12, out, sizeof out);
+  ck_assert_int_eq((int)strlen(out), 203);
+  ck_assert_str_eq(out + 200, "-12");
 }
 END_TEST
 
