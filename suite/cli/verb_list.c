@@ -302,8 +302,8 @@ int ms_verb_list(mk_context *ctx, int argc, char **argv) {
     in.files.count -= 1;
   }
   if (st == MK_OK) l = find_listing(ctx, in.what);
-  if (l == NULL) return ms_cli_failed(ctx);
-  st = ms_table_create(ctx, l->n_columns, l->column, &table);
+  if (l == NULL) st = ctx->error.status;
+  if (st == MK_OK) st = ms_table_create(ctx, l->n_columns, l->column, &table);
   if (st == MK_OK) st = l->list(ctx, &in, table);
   if (st == MK_OK) st = ms_table_write(ctx, table, in.common.format);
   ms_table_destroy(ctx, table);

@@ -135,7 +135,10 @@ int ms_verb_plan(mk_context *ctx, int argc, char **argv) {
   ms_diagnostics diag = {0};
   ms_table *table = NULL;
   mk_status st = ms_cli_parse(ctx, &ARGP, argc, argv, &in, &in.files);
-  if (st == MK_OK && in.files.count == 0) return ms_cli_usage(ctx, "plan", "which study files?");
+  if (st == MK_OK && in.files.count == 0) {
+    ms_common_fini(&in.common);
+    return ms_cli_usage(ctx, "plan", "which study files?");
+  }
   if (st == MK_OK) st = ms_table_create(ctx, N_COLUMNS, COLUMNS, &table);
   if (st == MK_OK) st = plan_all(ctx, &in, &diag, table);
   bool told = ms_cli_diagnostics(&diag); /* each fault with its place: no further message */

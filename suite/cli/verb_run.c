@@ -228,9 +228,14 @@ int ms_verb_run(mk_context *ctx, int argc, char **argv) {
   ms_diagnostics diag = {0};
   command_join(argc, argv, in.command, sizeof in.command);
   in.run.command = in.command;
-  if (ms_cli_parse(ctx, &ARGP, argc, argv, &in, &in.files) != MK_OK) return ms_cli_failed(ctx);
-  if (in.files.count == 0) return ms_cli_usage(ctx, "run", "which study files?");
-  ms_exit code = run_all(ctx, &in, &diag);
+  int code = MS_EXIT_OK;
+  if (ms_cli_parse(ctx, &ARGP, argc, argv, &in, &in.files) != MK_OK) {
+    code = ms_cli_failed(ctx);
+  } else if (in.files.count == 0) {
+    code = ms_cli_usage(ctx, "run", "which study files?");
+  } else {
+    code = run_all(ctx, &in, &diag);
+  }
   ms_common_fini(&in.common);
   return code;
 }

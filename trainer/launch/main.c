@@ -172,7 +172,7 @@ static mk_status train(mk_context *ctx, const mt_config *cfg, const char *folder
   } else {
     MK_TRY(ctx, mt_comm_self_create(ctx, &world));
   }
-  if (cfg->trace[0] != '\0') {
+  if (cfg->trace[0] != '\0' && world->rank == 0) { /* one file has one writer */
     MK_TRY_GOTO(ctx, mt_comm_trace_create(ctx, world, cfg->trace, &traced), out);
     world = traced;
   }
