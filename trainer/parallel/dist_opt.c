@@ -7,7 +7,8 @@
  *             then an all-gather of the compute copies: 2/G bytes a sharded parameter handed over
  * collectives all_reduce of buckets at after_backward (grad_reduce: all_reduce), or reduce_scatter a tensor at
  *             before_step (grad_reduce: reduce_scatter); all_gather a tensor at after_step
- * timeline    compute  F B | F B2 B1 B0 | Adam(own slice) |        comm  . . | . R2 R1 R0 |      | G0 G1 G2 |
+ * timeline    compute  F B | F B2 B1 B0 | Adam(own slice) |
+ *             comm     . . | .  R2 R1 R0|                 | G0 G1 G2
  * invariants  after after_step the compute copies are bitwise equal on all ranks of a group
  * paper       Rajbhandari et al. 2020, ZeRO, arXiv 1910.02054; Olmo-core 3.0.0 olmo_core/optim/moe_optimizer.py */
 #include "trainer/parallel/parallel.h"

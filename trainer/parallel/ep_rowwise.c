@@ -3,14 +3,15 @@
  * sharded     routed experts over R ranks: L = E/R each
  * memory      per MoE layer rows[C,D] (in the window) and returned[T*K,D]; shared by the layers expert_out[C,D] and
  *             expert_d_out[C,D] (in the window); C = ceil(capacity_factor*T*K) pooled over a rank's experts, or R*T*K
- * wire        per layer and microbatch, a rank moves (kept routes) * D elements four times: put, get, and both
- * backwards, by one-sided copies that no communicator counts; plus 4*E bytes of counts handed over collectives
- * all_gather of counts; two barriers a direction timeline    forward   counts | map | put | barrier | experts | barrier
- * | get | combine backward  combine' | put | barrier | experts' | barrier | get | permute' invariants  the host never
- * waits; no row is packed; rows beyond offsets[L] are garbage and never read; what a rank reads of a peer was written
- * before a barrier, and is not written again before the next one: dispatch' ends with every rank past its experts'
- * backward pass, so the next microbatch may put into the same rows paper       Olmo-core 3.0.0
- * olmo_core/nn/moe/v2/ep_no_sync_rowwise.py, ep_no_sync_common.py */
+ * wire        per layer and microbatch, a rank moves (kept routes) * D elements four times: put, get, and both backwards,
+ *             by one-sided copies that no communicator counts; plus 4*E bytes of counts handed over
+ * collectives all_gather of counts; two barriers a direction
+ * timeline    forward   counts | map | put | barrier | experts | barrier | get | combine
+ *             backward  combine' | put | barrier | experts' | barrier | get | permute'
+ * invariants  the host never waits; no row is packed; rows beyond offsets[L] are garbage and never read; what a rank
+ *             reads of a peer was written before a barrier, and is not written again before the next one: dispatch' ends
+ *             with every rank past its experts' backward pass, so the next microbatch may put into the same rows
+ * paper       Olmo-core 3.0.0 olmo_core/nn/moe/v2/ep_no_sync_rowwise.py, ep_no_sync_common.py */
 #include "kernels/base/heap.h"
 #include "trainer/parallel/ep.h"
 
