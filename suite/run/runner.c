@@ -77,6 +77,20 @@ static int64_t launches_of(const ms_plan *plan, const ms_run_options *options, i
   return options->launches > 0 ? options->launches : plan->scale->measure.launches;
 }
 
+/* A run of which nothing can start would look like one that went well. */
+static mk_status check_any_runs(mk_context *ctx, const ms_plan *plan, const int64_t *count) {
+  const ms_case *first = NULL;
+  for (int i = 0; i < plan->n_cases; i++) {
+    if (count[i] == 0) continue;
+    if (plan->cases[i].unsupported[0] == '\0') return MK_OK;
+    if (first == NULL) first = &plan->cases[i];
+  }
+  MK_CHECK(ctx, first != NULL, MK_ERR_CONFIG,
+           "no case of %s is selected: -E lets none through (moemark list cases FILE shows them)", plan->study->id);
+  return MK_FAIL(ctx, MK_ERR_UNSUPPORTED, "%s: none of the selected cases can run here; %s: %s", plan->study->id,
+                 first->name, first->unsupported);
+}
+
 static mk_status launches_plan(mk_context *ctx, const ms_run_options *options, ms_run *run) {
   mk_status st = MK_OK;
   const ms_plan *plan = run->plan;
@@ -87,9 +101,7 @@ static mk_status launches_plan(mk_context *ctx, const ms_run_options *options, m
   MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)plan->n_cases, sizeof *count, &count), out);
   for (int i = 0; i < plan->n_cases; i++)
     total += count[i] = launches_of(plan, options, i);
-  MK_CHECK_GOTO(ctx, total > 0, MK_ERR_CONFIG, out,
-                "no case of %s is selected: -E lets none through (moemark list cases FILE shows them)",
-                plan->study->id);
+  MK_TRY_GOTO(ctx, check_any_runs(ctx, plan, count), out);
   MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)total, sizeof *slots, &slots), out);
   MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)total, sizeof *run->launches, &run->launches), out);
   bool shuffled = strcmp(plan->scale->measure.order, "sequential") != 0;
