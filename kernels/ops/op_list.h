@@ -12,6 +12,7 @@
   X(qk_norm_rope_fwd) X(qk_norm_rope_bwd) \
   X(attention_fwd) X(attention_bwd) \
   X(swiglu_fwd) X(swiglu_bwd) \
+  X(row_scale_fwd) X(row_scale_bwd) \
   X(router_fwd) X(router_bwd) \
   X(route_count) X(route_map) \
   X(permute_fwd) X(permute_bwd) \

@@ -20,6 +20,7 @@
 #include "kernels/ops/route_map/route_map.h"
 #include "kernels/ops/router/router.h"
 #include "kernels/ops/row_exchange/row_exchange.h"
+#include "kernels/ops/row_scale/row_scale.h"
 #include "kernels/ops/scale/scale.h"
 #include "kernels/ops/squared_norm/squared_norm.h"
 #include "kernels/ops/step_state/step_state.h"

@@ -91,14 +91,6 @@ static mk_status check_data(mk_context *ctx, const mt_config *c) {
 static mk_status check_built(mk_context *ctx, const mt_config *c) {
   MK_CHECK(ctx, c->pp == 1, MK_ERR_UNSUPPORTED, "pp: pipeline parallelism is not built yet; use 1");
   MK_CHECK(ctx, c->shard != MT_SHARD_FSDP, MK_ERR_UNSUPPORTED, "shard: fsdp is not built yet; use ddp or dist_opt");
-  MK_CHECK(ctx, mt_config_ep(c) == 1 || c->ep_transport != MT_EP_DEEPEP_V2, MK_ERR_UNSUPPORTED,
-           "ep_transport: deepep_v2 is not built yet; use block or rowwise");
-  MK_CHECK(ctx,
-           c->eval_tokens == 0 || mt_config_ep(c) == 1 || c->ep_transport == MT_EP_BLOCK || c->capacity_factor == 0,
-           MK_ERR_UNSUPPORTED,
-           "eval_tokens: evaluation is dropless, but rowwise has a pool of capacity_factor %g; use block or "
-           "capacity_factor 0",
-           c->capacity_factor);
   MK_CHECK(ctx, c->precision != MT_MXFP8, MK_ERR_UNSUPPORTED, "precision: mxfp8 is not built yet; use bf16 or fp32");
   MK_CHECK(ctx, c->recompute != MT_RECOMPUTE_SELECTIVE, MK_ERR_UNSUPPORTED,
            "recompute: selective is not built yet; use none or full");

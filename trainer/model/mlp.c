@@ -42,9 +42,9 @@ static mk_status routed_forward(mt_model *m, const mt_pass *p, mt_layer *l, cons
   }
   MK_TRY(ctx, mt_router_forward(m, p, l, x));
   mk_tensor sums = mt_pass_sums(m, p);
-  MK_TRY(ctx, m->ep->ops->dispatch(m->ep, p->stream, &a->ep, x, &sums));
+  MK_TRY(ctx, m->ep->ops->dispatch(m->ep, p->stream, &a->ep, x, &sums, p->train));
   MK_TRY(ctx, mt_experts_forward(m, p, l));
-  const mk_tensor *expert_out = m->ep->ranks == 1 ? &a->ep.returned : &m->scratch.expert_out;
+  const mk_tensor *expert_out = m->ep->ops->in_place ? &a->ep.returned : &m->scratch.expert_out;
   return m->ep->ops->combine(m->ep, p->stream, &a->ep, expert_out, &shared, &a->out);
 }
 
@@ -80,7 +80,7 @@ static mk_status routed_backward(mt_model *m, const mt_pass *p, mt_layer *l, con
   const mk_tensor *x = branch_input(l);
   MK_TRY(ctx, m->ep->ops->combine_backward(m->ep, p->stream, &a->ep, dy, &w->expert_d_out, &w->dweights));
   MK_TRY(ctx, mt_experts_backward(m, p, l));
-  MK_TRY(ctx, m->ep->ops->dispatch_backward(m->ep, p->stream, &a->ep, &w->expert_out, add, dx));
+  MK_TRY(ctx, m->ep->ops->dispatch_backward(m->ep, p->stream, &a->ep, &w->expert_out, add, dx, &w->dweights));
   if (has_shared(l)) MK_TRY(ctx, shared_backward(m, p, l, x, dy, dx, dx));
   return mt_router_backward(m, p, l, x, dx, true);
 }

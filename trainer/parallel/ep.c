@@ -6,16 +6,19 @@
 #include "kernels/base/heap.h"
 #include "trainer/model/params.h"
 
-/* Rows that a rank may receive. The block transport is dropless: all routes of the group may meet here. The others have
- * a pool of ceil(capacity_factor * T * K) rows (Olmo-core 3.0.0 compute_ep_no_sync_rank_capacity). */
-static int64_t rows_max(const mt_config *cfg, int ranks) {
-  int64_t routes = cfg->rank_tokens * cfg->top_k, all = routes * ranks;
-  if (ranks == 1 || cfg->ep_transport == MT_EP_BLOCK || cfg->capacity_factor == 0) return all;
+/* Rows that a rank may receive in training. The block transport and a single rank are dropless: all routes of the group
+ * may meet here. The others have a pool of ceil(capacity_factor * T * K) rows (Olmo-core 3.0.0
+ * compute_ep_no_sync_rank_capacity). Evaluation is dropless: a run that evaluates has buffers for all routes. */
+static void size_rows(mt_ep *ep, const mt_config *cfg) {
+  int64_t routes = cfg->rank_tokens * cfg->top_k, all = routes * ep->ranks;
   double pool = ceil(cfg->capacity_factor * (double)routes);
-  return pool < (double)all ? (int64_t)fmax(pool, 1) : all;
+  bool pooled = ep->ranks > 1 && cfg->ep_transport != MT_EP_BLOCK && cfg->capacity_factor > 0;
+  ep->capacity = pooled && pool < (double)all ? (int64_t)fmax(pool, 1) : all;
+  ep->rows_max = cfg->eval_tokens > 0 ? all : ep->capacity;
 }
 
 static const mt_ep_ops *ops_for(const mt_config *cfg, int ranks) {
+  if (cfg->ep_transport == MT_EP_DEEPEP_V2) return &mt_ep_deepep_v2_ops; /* also on one rank: its numerics differ */
   if (ranks == 1) return &mt_ep_local_ops;
   return cfg->ep_transport == MT_EP_BLOCK ? &mt_ep_block_ops : &mt_ep_rowwise_ops;
 }
@@ -36,7 +39,7 @@ mk_status mt_ep_create(mk_context *ctx, mk_device *dev, const mt_config *cfg, in
                 .d_model = cfg->d_model,
                 .dtype = mt_compute_dtype(cfg)};
   ep->ops = ops_for(cfg, ranks);
-  ep->rows_max = rows_max(cfg, ranks);
+  size_rows(ep, cfg);
   if (ep->ops == &mt_ep_block_ops) {
     MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)(ranks * ep->experts), sizeof(int32_t), &ep->host_requested), out);
     MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)ep->rows_max, sizeof(int32_t), &ep->host_reorder), out);
@@ -80,13 +83,15 @@ void mt_ep_layer_place(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations, mk_
   layer->map = mk_tensor_2d(MK_I32, t, k);
   layer->offsets = mk_tensor_1d(MK_I32, local + 1);
   layer->rows = mk_tensor_2d(ep->dtype, ep->rows_max, ep->d_model);
-  layer->returned = mk_tensor_2d(ep->dtype, t * k, ep->d_model);
-  mk_tensor *all[] = {&layer->idx, &layer->weights, &layer->position, &layer->total,
-                      &layer->map, &layer->offsets, &layer->returned};
+  mk_tensor *all[] = {&layer->idx, &layer->weights, &layer->position, &layer->total, &layer->map, &layer->offsets};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
     mk_arena_place(activations, all[i]);
+  if (!ep->ops->weighs_rows) {
+    layer->returned = mk_tensor_2d(ep->dtype, t * k, ep->d_model);
+    mk_arena_place(activations, &layer->returned);
+  }
   mk_arena_place(ep->ops->windowed ? comm : activations, &layer->rows);
-  ep->ops->place(ep, layer, activations);
+  ep->ops->place(ep, layer, activations, comm);
 }
 
 void mt_ep_place(mt_ep *ep, mk_arena *comm_arena) { ep->ops->place_shared(ep, comm_arena); }
@@ -105,8 +110,4 @@ mk_status mt_ep_weigh_backward(mk_stream *s, const mt_ep_layer *layer, const mk_
                                                   .weights = layer->weights,
                                                   .drows = *d_rows,
                                                   .dweights = *dweights});
-}
-
-int64_t mt_ep_window_offset(const mt_ep *ep, const mk_tensor *buffer) {
-  return mk_tensor_offset_bytes(buffer, ep->window->base);
 }

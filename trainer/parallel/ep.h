@@ -1,11 +1,12 @@
 /* Expert parallelism: route -> dispatch -> (experts) -> combine, and the way back.
  *
  * A rank of the EP group (R ranks) owns L = E/R experts: global experts [rank*L, rank*L + L). Each transport is one
- * file behind mt_ep_ops; EP of 1 is `local`, without communication. `rows` is expert-major: experts ascending, inside
- * an expert source ranks ascending, inside a source the routes in order t*K + k.
- *   local   permute by the route map; the experts read and write the rows in place
- *   rowwise rows are put straight into the owner's buffer and fetched from it; offsets come from the route map on the
- *           device, so that the host waits for nothing (Olmo-core 3.0.0 ep_no_sync_rowwise.py); capacity and drops
+ * file behind mt_ep_ops; EP of 1 is `local`, without communication, unless the transport is deepep_v2, whose numerics
+ * differ. `rows` is expert-major: experts ascending, inside an expert source ranks ascending, inside a source the
+ * routes in order t*K + k. local   permute by the route map; the experts read and write the rows in place rowwise rows
+ * are put straight into the owner's buffer and fetched from it; offsets come from the route map on the device, so that
+ * the host waits for nothing (Olmo-core 3.0.0 ep_no_sync_rowwise.py); capacity and drops deepep_v2  as rowwise, but a
+ * row's weight travels with it, the experts apply it, and what comes back is summed (Olmo-core 3.0.0 ep_deepep_v2.py)
  *   block   permute, all-to-all of counts, all-to-all-v of rows, reorder to expert-major, and the same way back
  *           (Olmo-core 3.0.0 olmo_core/nn/moe/v2/ep_sync_1d.py); dropless; the host waits for the counts once a layer
  */
@@ -24,38 +25,43 @@ typedef struct mt_ep mt_ep;
 
 /* Per MoE layer: routing and what the exchange saves for the backward pass. N = rows_max, c = compute dtype. */
 typedef struct mt_ep_layer {
-  mk_tensor idx;      /* i32 [T,K] chosen experts, global ids */
-  mk_tensor weights;  /* f32 [T,K] */
-  mk_tensor position; /* i32 [T,K] place among this rank's routes to the same expert */
-  mk_tensor total;    /* i32 [E] this rank's routes per expert */
-  mk_tensor map;      /* i32 [T,K] row of each route in `returned` (own routes, expert-major); -1 = dropped */
-  mk_tensor offsets;  /* i32 [L+1] rows of the local experts in `rows` */
-  mk_tensor rows;     /* c [N,D] input rows of the local experts */
-  mk_tensor returned; /* c [T*K,D] expert outputs of the own routes, in map order; local: where the experts write */
-  /* block and rowwise: */
+  mk_tensor idx;         /* i32 [T,K] chosen experts, global ids */
+  mk_tensor weights;     /* f32 [T,K] */
+  mk_tensor position;    /* i32 [T,K] place among this rank's routes to the same expert */
+  mk_tensor total;       /* i32 [E] this rank's routes per expert */
+  mk_tensor map;         /* i32 [T,K] row of each route in `returned` (own routes, expert-major); -1 = dropped */
+  mk_tensor offsets;     /* i32 [L+1] rows of the local experts in `rows` */
+  mk_tensor rows;        /* c [N,D] input rows of the local experts */
+  mk_tensor returned;    /* c [T*K,D] expert outputs of the own routes, in map order, kept for dweights; absent where
+                            the experts weigh */
+  mk_tensor row_weights; /* f32 [N,1] weight of each row; present where the experts apply it */
+  /* all but local: */
   mk_tensor requested;            /* i32 [R,E] counts of every source rank */
   mk_tensor reorder;              /* i32 [N,1] received (source-major) row -> expert-major row */
-  mk_tensor dst_rank, dst_row;    /* rowwise: i32 [T,K] where each route's row lies; -1 = dropped */
+  mk_tensor dst_rank, dst_row;    /* windowed: i32 [T,K] where each route's row lies; -1 = dropped */
   int64_t *send_rows, *recv_rows; /* host [R] */
   int64_t n_recv;                 /* rows received = rows of the local experts */
 } mt_ep_layer;
 
 typedef struct mt_ep_ops {
   const char *name;
-  bool windowed; /* the comm arena lies in a window that the peers reach */
-  void (*place)(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations);
+  bool windowed;    /* the comm arena lies in a window that the peers reach */
+  bool in_place;    /* the experts write straight into layer->returned */
+  bool weighs_rows; /* the experts multiply by layer->row_weights and leave its gradient in ep->row_dweights */
+  void (*place)(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations, mk_arena *comm);
   void (*place_shared)(mt_ep *ep, mk_arena *comm);
-  /* x [T,D] -> layer->rows */
-  mk_status (*dispatch)(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *x, const mk_tensor *sums);
-  /* expert_out [N,D] -> y [T,D] = sum_k w * out (+ add) */
+  /* x [T,D] -> layer->rows (and row_weights); train: rows beyond ep->capacity are dropped, otherwise none is */
+  mk_status (*dispatch)(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *x, const mk_tensor *sums,
+                        bool train);
+  /* expert_out [N,D] -> y [T,D] = sum_k w * out (+ add); w = 1 where the experts weigh */
   mk_status (*combine)(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *expert_out, const mk_tensor *add,
                        const mk_tensor *y);
-  /* dy [T,D] -> d_expert_out [N,D], dweights [T,K] */
+  /* dy [T,D] -> d_expert_out [N,D], and dweights [T,K] unless the experts weigh */
   mk_status (*combine_backward)(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *dy,
                                 const mk_tensor *d_expert_out, const mk_tensor *dweights);
-  /* d_rows [N,D] -> dx [T,D] (+ add) */
+  /* d_rows [N,D] -> dx [T,D] (+ add); where the experts weigh, row_dweights -> dweights */
   mk_status (*dispatch_backward)(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *d_rows,
-                                 const mk_tensor *add, const mk_tensor *dx);
+                                 const mk_tensor *add, const mk_tensor *dx, const mk_tensor *dweights);
 } mt_ep_ops;
 
 struct mt_ep {
@@ -65,13 +71,15 @@ struct mt_ep {
   mt_comm *comm; /* the EP group; NULL while only planning */
   int ranks, rank;
   int64_t tokens, top_k, experts, d_model;
-  int64_t rows_max; /* N */
+  int64_t rows_max; /* N: rows of the buffers; all routes of the group where a run evaluates */
+  int64_t capacity; /* rows that a rank accepts in training, <= N */
   mk_dtype dtype;
-  /* rowwise, shared by the layers: */
+  /* windowed, shared by the layers: */
   mt_window *window;                  /* holds the comm arena, laid out alike on all ranks */
   mk_tensor peers;                    /* i64 [R] */
   mk_tensor identity;                 /* i32 [T,K]: route r lies in row r */
   mk_tensor expert_out, expert_d_out; /* c [N,D] in the window; absent otherwise (the model's scratch serves) */
+  mk_tensor row_dweights;             /* f32 [N,1] in the window, where the experts weigh */
   /* block transport, shared by the layers: */
   mk_tensor send, recv;    /* c [T*K,D], c [N,D] */
   mk_tensor keep;          /* i32 [1,E] or [R,E] scratch of route_map */
@@ -96,8 +104,6 @@ void mt_ep_place(mt_ep *ep, mk_arena *comm_arena);
 /* Windowed transports, between the two passes of placement: makes the window, lends it to the comm arena. Collective
  * over the EP group. */
 mk_status mt_ep_window_open(mt_ep *ep, mk_arena *comm_arena);
-/* Bytes from the window's base to a tensor placed in it. */
-int64_t mt_ep_window_offset(const mt_ep *ep, const mk_tensor *buffer);
 /* After the second pass: constant tables on the device. */
 mk_status mt_ep_start(mt_ep *ep, mk_stream *stream);
 
@@ -111,6 +117,7 @@ mk_status mt_ep_weigh_backward(mk_stream *s, const mt_ep_layer *layer, const mk_
 extern const mt_ep_ops mt_ep_local_ops;
 extern const mt_ep_ops mt_ep_block_ops;
 extern const mt_ep_ops mt_ep_rowwise_ops;
+extern const mt_ep_ops mt_ep_deepep_v2_ops;
 
 #ifdef __cplusplus
 }

@@ -12,7 +12,8 @@
  * paper       Lepikhin et al. 2020, GShard, arXiv 2006.16668; Olmo-core 3.0.0 olmo_core/nn/moe/v2/ep_sync_1d.py */
 #include "trainer/parallel/ep.h"
 
-static void place(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations) {
+static void place(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations, mk_arena *comm) {
+  (void)comm;
   layer->requested = mk_tensor_2d(MK_I32, ep->ranks, ep->experts);
   layer->reorder = mk_tensor_2d(MK_I32, ep->rows_max, 1);
   mk_arena_place(activations, &layer->requested);
@@ -104,7 +105,9 @@ static mk_status rows_to_sources(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, co
   return mt_comm_all_to_all_v(ep->comm, &recv, layer->recv_rows, back, layer->send_rows, s);
 }
 
-static mk_status dispatch(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *x, const mk_tensor *sums) {
+static mk_status dispatch(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *x, const mk_tensor *sums,
+                          bool train) {
+  (void)train;
   mk_context *ctx = ep->ctx;
   mk_tensor own = mk_tensor_as_2d(&layer->total, 1, ep->experts);
   /* sorted by global expert = sorted by destination rank, since a rank owns consecutive experts */
@@ -136,7 +139,8 @@ static mk_status combine_backward(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, c
 }
 
 static mk_status dispatch_backward(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *d_rows,
-                                   const mk_tensor *add, const mk_tensor *dx) {
+                                   const mk_tensor *add, const mk_tensor *dx, const mk_tensor *dweights) {
+  (void)dweights;
   MK_TRY(ep->ctx, rows_to_sources(ep, s, layer, d_rows, &ep->send));
   return mk_permute_bwd(s, &(mk_permute_bwd_args){.dout = ep->send, .map = layer->map, .add = *add, .dx = *dx});
 }

@@ -8,9 +8,9 @@
  * paper       Gale et al. 2022, MegaBlocks (dropless grouped GEMM), arXiv 2211.15841 */
 #include "trainer/parallel/ep.h"
 
-static void place(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations) {
+static void place(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations, mk_arena *comm) {
   layer->requested = mk_tensor_as_2d(&layer->total, 1, ep->experts);
-  (void)activations;
+  (void)activations, (void)comm;
 }
 
 static void place_shared(mt_ep *ep, mk_arena *comm) {
@@ -18,7 +18,9 @@ static void place_shared(mt_ep *ep, mk_arena *comm) {
   mk_arena_place(comm, &ep->keep);
 }
 
-static mk_status dispatch(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *x, const mk_tensor *sums) {
+static mk_status dispatch(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *x, const mk_tensor *sums,
+                          bool train) {
+  (void)train;
   MK_TRY(ep->ctx, mk_route_map(s, &(mk_route_map_args){.requested = layer->requested,
                                                        .idx = layer->idx,
                                                        .position = layer->position,
@@ -45,13 +47,15 @@ static mk_status combine_backward(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, c
 }
 
 static mk_status dispatch_backward(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *d_rows,
-                                   const mk_tensor *add, const mk_tensor *dx) {
+                                   const mk_tensor *add, const mk_tensor *dx, const mk_tensor *dweights) {
+  (void)dweights;
   (void)ep;
   return mk_permute_bwd(s, &(mk_permute_bwd_args){.dout = *d_rows, .map = layer->map, .add = *add, .dx = *dx});
 }
 
 const mt_ep_ops mt_ep_local_ops = {
     .name = "local",
+    .in_place = true,
     .place = place,
     .place_shared = place_shared,
     .dispatch = dispatch,

@@ -17,17 +17,20 @@ typedef struct variant {
   mt_lb_granularity granularity;
   int64_t shared_hidden;
   double clip_qkv;
+  mt_ep_transport transport;
 } variant;
 
 static const variant VARIANTS[] = {
     {"peri, per-head qk norm, softmax, olmo", MT_NORM_PERI, MK_QK_NORM_HEAD, MK_GATING_SOFTMAX, true, MK_LB_OLMO,
-     MT_LB_BATCH, 12, 0},
+     MT_LB_BATCH, 12, 0, MT_EP_BLOCK},
     {"reordered, no qk norm, sigmoid, instance", MT_NORM_REORDERED, MK_QK_NORM_NONE, MK_GATING_SIGMOID, true,
-     MK_LB_OLMO, MT_LB_INSTANCE, 12, 0},
+     MK_LB_OLMO, MT_LB_INSTANCE, 12, 0, MT_EP_BLOCK},
     {"pre, full qk norm, clip, raw weights, hf", MT_NORM_PRE, MK_QK_NORM_FULL, MK_GATING_SOFTMAX, false, MK_LB_HF,
-     MT_LB_BATCH, 0, 1.5},
+     MT_LB_BATCH, 0, 1.5, MT_EP_BLOCK},
     {"pre, per-head qk norm, sigmoid, hf", MT_NORM_PRE, MK_QK_NORM_HEAD, MK_GATING_SIGMOID, false, MK_LB_HF,
-     MT_LB_BATCH, 12, 0},
+     MT_LB_BATCH, 12, 0, MT_EP_BLOCK},
+    {"peri, weights inside the experts", MT_NORM_PERI, MK_QK_NORM_NONE, MK_GATING_SOFTMAX, true, MK_LB_OLMO,
+     MT_LB_BATCH, 12, 0, MT_EP_DEEPEP_V2},
 };
 
 static double total_loss(const mt_config *c, const mk_step_log *log) {
@@ -92,6 +95,7 @@ START_TEST(gradients_match_finite_differences) {
   snprintf(c.device, sizeof c.device, "ref");
   c.precision = MT_FP64, c.norm = v->norm, c.qk_norm = v->qk_norm, c.gating = v->gating, c.norm_topk = v->norm_topk;
   c.lb_def = v->lb_def, c.lb_granularity = v->granularity, c.shared_hidden = v->shared_hidden, c.clip_qkv = v->clip_qkv;
+  c.ep_transport = v->transport;
   c.layers = 2, c.rank_tokens = 24, c.global_tokens = 48; /* two microbatches: accumulation is part of the check */
   tiny_ok(&ctx, mt_comm_self_create(&ctx, &world), "self");
   tiny_ok(&ctx, mt_trainer_create(&ctx, &c, world, &t), "create");

@@ -127,6 +127,7 @@ static void check_row(pair *p, const mt_config *many, mt_comm *world, mt_comm *s
   mt_data *many_data = NULL, *one_data = NULL;
   mt_config one = *many;
   one.ranks = 1, one.ep = 1, one.shard = MT_SHARD_NONE;
+  one.ep_transport = MT_EP_BLOCK; /* weights at the source, whatever the row's transport does with them */
   snprintf(one.device, sizeof one.device, "cpu");
   one.guard = false;
   tiny_ok(&p->ctx, mt_trainer_create(&p->ctx, many, world, &p->many), p->name);

@@ -1,0 +1,77 @@
+/* DeepEP v2 transport: a row travels with its routing weight, which the owner's experts apply; what comes back is
+ * summed.
+ *
+ * sharded     routed experts over R ranks: L = E/R each
+ * memory      per MoE layer, in the window, rows[N,D] and row_weights[N]; shared by the layers, in the window,
+ *             expert_out[N,D], expert_d_out[N,D] and row_dweights[N], and outside send[T*K,D]; nothing that returned is
+ *             kept. N as in rowwise
+ * wire        as rowwise, plus a weight with each row and its gradient on the way back: 8 bytes a kept route
+ * collectives all_gather of counts; two barriers a direction
+ * timeline    forward   counts | map | put rows, weights | barrier | experts | barrier | get | sum
+ *             backward  put | barrier | experts' | barrier | get rows, d weights | sum
+ * invariants  capacity, drops and places of rows as in rowwise, and as there: no host wait, rows beyond offsets[L] are
+ *             garbage, a barrier between writer and reader. The weight multiplies the SwiGLU hidden before the down
+ *             projection (model/experts.c), rounded to the compute dtype there; the sum of a token is FP32 in k order,
+ *             rounded once. Results equal those of the other transports to the rounding of the compute dtype only.
+ *             On one rank the numerics are the same: the window is then the rank's own
+ * paper       Olmo-core 3.0.0 olmo_core/nn/moe/v2/ep_deepep_v2.py; DeepSeek DeepEP V2 (expert_alignment 1) */
+#include "trainer/parallel/ep_window.h"
+
+static void place(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations, mk_arena *comm) {
+  mt_ep_window_place_layer(ep, layer, activations, comm);
+  layer->row_weights = mk_tensor_2d(layer->weights.dtype, ep->rows_max, 1);
+  mk_arena_place(comm, &layer->row_weights);
+}
+
+static void place_shared(mt_ep *ep, mk_arena *comm) {
+  mt_ep_window_place_shared(ep, comm);
+  ep->row_dweights = mk_tensor_2d(ep->dtype == MK_F64 ? MK_F64 : MK_F32, ep->rows_max, 1);
+  mk_arena_place(comm, &ep->row_dweights);
+}
+
+/* [T,K] as one value a route. */
+static mk_tensor per_route(const mk_tensor *t) { return mk_tensor_as_2d(t, mk_tensor_count(t), 1); }
+
+static mk_status dispatch(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *x, const mk_tensor *sums,
+                          bool train) {
+  mk_tensor weights = per_route(&layer->weights);
+  MK_TRY(ep->ctx, mt_ep_window_route(ep, s, layer, sums, train));
+  MK_TRY(ep->ctx, mt_ep_window_put(ep, s, layer, x, &layer->rows));
+  MK_TRY(ep->ctx, mt_ep_window_put(ep, s, layer, &weights, &layer->row_weights));
+  return mt_comm_barrier(ep->comm, s);
+}
+
+static mk_status combine(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *expert_out, const mk_tensor *add,
+                         const mk_tensor *y) {
+  MK_TRY(ep->ctx, mt_comm_barrier(ep->comm, s));
+  MK_TRY(ep->ctx, mt_ep_window_get(ep, s, layer, expert_out, &ep->send));
+  return mt_ep_window_sum(s, layer, &ep->send, add, y);
+}
+
+static mk_status combine_backward(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *dy,
+                                  const mk_tensor *d_expert_out, const mk_tensor *dweights) {
+  (void)dweights; /* known to the owner of the row only after the experts' backward pass */
+  MK_TRY(ep->ctx, mt_ep_window_put(ep, s, layer, dy, d_expert_out));
+  return mt_comm_barrier(ep->comm, s);
+}
+
+static mk_status dispatch_backward(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *d_rows,
+                                   const mk_tensor *add, const mk_tensor *dx, const mk_tensor *dweights) {
+  mk_tensor d_routes = per_route(dweights);
+  MK_TRY(ep->ctx, mt_comm_barrier(ep->comm, s));
+  MK_TRY(ep->ctx, mt_ep_window_get(ep, s, layer, &ep->row_dweights, &d_routes));
+  MK_TRY(ep->ctx, mt_ep_window_get(ep, s, layer, d_rows, &ep->send));
+  return mt_ep_window_sum(s, layer, &ep->send, add, dx);
+}
+
+const mt_ep_ops mt_ep_deepep_v2_ops = {
+    .name = "deepep_v2",
+    .windowed = true,
+    .weighs_rows = true,
+    .place = place,
+    .place_shared = place_shared,
+    .dispatch = dispatch,
+    .combine = combine,
+    .combine_backward = combine_backward,
+    .dispatch_backward = dispatch_backward,
+};
