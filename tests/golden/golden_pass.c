@@ -108,7 +108,7 @@ out:
 /* transformers' hooks number the routed layers, Olmo-core's all layers. */
 static mk_status check_routers(const golden_folder *g, mt_trainer *t, golden_report *r) {
   for (int64_t l = g->cfg.dense_layers; l < g->cfg.layers; l++) {
-    const mt_mlp *mlp = &t->model->layer[l].mlp;
+    const mt_mlp *mlp = &t->model->set[0].layer[l].mlp;
     int64_t number = g->hf ? l - g->cfg.dense_layers : l;
     char name[64];
     snprintf(name, sizeof name, "router/%lld/probs", (long long)number);

@@ -33,6 +33,7 @@ mt_config mt_config_default(void) {
       .ranks = 1,
       .ep = 1,
       .pp = 1,
+      .pp_schedule = MT_PP_1F1B,
       .shard = MT_SHARD_NONE,
       .bucket_mib = 250,
       .seq_len = 64,

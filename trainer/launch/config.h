@@ -24,6 +24,7 @@ typedef enum mt_ep_transport { MT_EP_BLOCK, MT_EP_ROWWISE, MT_EP_DEEPEP_V2 } mt_
 typedef enum mt_precision { MT_FP32, MT_BF16, MT_MXFP8, MT_FP64 } mt_precision;
 typedef enum mt_recompute { MT_RECOMPUTE_NONE, MT_RECOMPUTE_SELECTIVE, MT_RECOMPUTE_FULL } mt_recompute;
 typedef enum mt_decay { MT_DECAY_ALL, MT_DECAY_NO_EMBEDDING, MT_DECAY_NO_NORM } mt_decay;
+typedef enum mt_pp_schedule { MT_PP_GPIPE, MT_PP_1F1B, MT_PP_INTERLEAVED, MT_PP_V } mt_pp_schedule;
 typedef enum mt_data_kind { MT_DATA_RANDOM, MT_DATA_BYTES, MT_DATA_TENSORS } mt_data_kind;
 
 typedef struct mt_config {
@@ -55,6 +56,8 @@ typedef struct mt_config {
 
   /* run */
   int64_t ranks, ep, pp; /* ep 0 = world */
+  mt_pp_schedule pp_schedule;
+  int64_t pp_chunks; /* stages of a pipeline rank; 0 = chosen by pp_schedule */
   mt_shard shard;
   mt_grad_reduce grad_reduce;
   double bucket_mib;

@@ -90,6 +90,8 @@ static mk_status check_data(mk_context *ctx, const mt_config *c) {
 /* Options that the key table knows but this version cannot run; the words stay so that messages can name them. */
 static mk_status check_built(mk_context *ctx, const mt_config *c) {
   MK_CHECK(ctx, c->pp == 1, MK_ERR_UNSUPPORTED, "pp: pipeline parallelism is not built yet; use 1");
+  MK_CHECK(ctx, c->pp_schedule == MT_PP_1F1B && c->pp_chunks <= 1, MK_ERR_UNSUPPORTED,
+           "pp_schedule, pp_chunks: pipeline parallelism is not built yet; use 1f1b and 1");
   MK_CHECK(ctx, c->shard != MT_SHARD_FSDP, MK_ERR_UNSUPPORTED, "shard: fsdp is not built yet; use ddp or dist_opt");
   MK_CHECK(ctx, c->precision != MT_MXFP8, MK_ERR_UNSUPPORTED, "precision: mxfp8 is not built yet; use bf16 or fp32");
   MK_CHECK(ctx, c->recompute != MT_RECOMPUTE_SELECTIVE, MK_ERR_UNSUPPORTED,

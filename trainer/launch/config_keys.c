@@ -33,6 +33,7 @@ static const char *const KERNEL[] = {"auto", "native", "widened", NULL};
 static const char *const ROUTING[] = {"learned", "random", "uniform", "replay", NULL};
 static const char *const RECOMPUTE[] = {"none", "selective", "full", NULL};
 static const char *const SCHEDULE[] = {"constant", "cosine", "linear", NULL};
+static const char *const PP_SCHEDULE[] = {"gpipe", "1f1b", "interleaved", "v", NULL};
 static const char *const DECAY[] = {"all", "no_embedding", "no_norm", NULL};
 static const char *const DATA[] = {"random", "bytes", "tensors", NULL};
 static const char *const WORLD[] = {"world", NULL};
@@ -77,6 +78,8 @@ static const mt_key KEYS[] = {
     INT(RUN, ranks, 1, 65536, "processes"),
     INTW(RUN, ep, 0, 65536, WORLD, 0, "expert-parallel ranks, or world"),
     INT(RUN, pp, 1, 65536, "pipeline ranks"),
+    ENUM(RUN, pp_schedule, PP_SCHEDULE, "order of the microbatches in a pipeline"),
+    INT(RUN, pp_chunks, 0, 1024, "stages of a pipeline rank; 0 = 1 for gpipe and 1f1b, 2 for interleaved and v"),
     ENUM(RUN, shard, SHARD, "sharding strategy"),
     ENUM(RUN, grad_reduce, GRAD_REDUCE, "dist_opt: how gradients are reduced"),
     NUM(RUN, bucket_mib, 0.001, 65536, "soft cap of a gradient bucket, MiB"),

@@ -17,19 +17,20 @@ static mk_status chunk_run(mt_model *m, const mt_pass *pass, int64_t first, int6
     char *at = (char *)p->logits_out + (size_t)(first * m->cfg->vocab) * mk_dtype_bytes(logits.dtype);
     MK_TRY(ctx, mk_copy_d2h(p->stream, at, &logits));
   }
-  MK_TRY(ctx, mk_cross_entropy(p->stream, &(mk_cross_entropy_args){.logits = logits,
-                                                                   .labels = mk_tensor_slice(&m->labels, first, rows),
-                                                                   .state = m->state,
-                                                                   .sums = mt_pass_sums(m, p),
-                                                                   .losses = mk_tensor_as_2d(&flat, 2, rows),
-                                                                   .z_weight = (float)m->cfg->z_weight,
-                                                                   .with_grad = p->train}));
+  MK_TRY(ctx,
+         mk_cross_entropy(p->stream, &(mk_cross_entropy_args){.logits = logits,
+                                                              .labels = mk_tensor_slice(&p->set->labels, first, rows),
+                                                              .state = m->state,
+                                                              .sums = mt_pass_sums(m, p),
+                                                              .losses = mk_tensor_as_2d(&flat, 2, rows),
+                                                              .z_weight = (float)m->cfg->z_weight,
+                                                              .with_grad = p->train}));
   if (!p->train) return MK_OK;
   return mt_linear_backward(m, p, unit, MT_PARAM_HEAD_OUT, &x, &logits, NULL, &dx);
 }
 
 /* In: the stream x [T,D], which is head.stream, or with pre-norm a stream and a branch whose sum becomes head.stream.
- * Out: scratch.dx = gradient of head.stream. */
+ * Out: gradient of head.stream, in the set or, where the backward pass follows at once, in scratch.dx. */
 mk_status mt_head_forward_backward(mt_model *m, const mt_pass *p, const mk_tensor *x, const mk_tensor *pending) {
   mk_context *ctx = m->ctx;
   mt_head *h = &m->head;
@@ -40,5 +41,6 @@ mk_status mt_head_forward_backward(mt_model *m, const mt_pass *p, const mk_tenso
     MK_TRY(ctx, chunk_run(m, p, first, rows));
   }
   if (!p->train) return MK_OK;
-  return mt_norm_backward(m, p, unit, MT_PARAM_HEAD_NORM, &h->stream, &h->rstd, &h->d_normed, NULL, &m->scratch.dx);
+  const mk_tensor *d_stream = mk_tensor_present(&p->set->d_stream) ? &p->set->d_stream : &m->scratch.dx;
+  return mt_norm_backward(m, p, unit, MT_PARAM_HEAD_NORM, &h->stream, &h->rstd, &h->d_normed, NULL, d_stream);
 }

@@ -1,27 +1,70 @@
-/* The model as a whole: building the layers, initial values, packing, and a microbatch's way there and back. */
+/* The model as a whole: building the layers, packing, and a microbatch's way there and back through a chunk. */
 #include "trainer/model/model.h"
 
 #include "kernels/base/heap.h"
 
-static mk_status create_layers(mt_model *m) {
-  MK_TRY(m->ctx, mk_heap_array(m->ctx, (size_t)m->cfg->layers, sizeof *m->layer, &m->layer));
-  for (int i = 0; i < m->cfg->layers; i++) {
-    mt_layer *l = &m->layer[i];
-    l->unit = i + 1;
-    l->moe = i < m->cfg->dense_layers ? -1 : m->moe_layers++;
-    if (l->moe >= 0) MK_TRY(m->ctx, mt_ep_layer_create(m->ep, &l->mlp.ep));
+/* Chunks of this rank and how many layers they have together. */
+static mk_status create_chunks(mt_model *m, const mt_mesh_plan *plan) {
+  mt_pp_shape shape = mt_pp_shape_of(m->cfg);
+  shape.ranks = plan->pp;
+  m->chunks = shape.chunks;
+  MK_TRY(m->ctx, mk_heap_array(m->ctx, (size_t)m->chunks, sizeof *m->chunk, &m->chunk));
+  for (int i = 0; i < m->chunks; i++) {
+    mt_chunk *c = &m->chunk[i];
+    c->stage = mt_pp_stage_make(&shape, m->cfg->layers, mt_pp_stage_at(&shape, plan->pp_rank, i));
+    c->first = m->n_layers;
+    for (int64_t l = 0; l < c->stage.layers; l++)
+      c->moe_layers += c->stage.first_layer + l >= m->cfg->dense_layers;
+    m->n_layers += (int)c->stage.layers;
+    if (c->moe_layers > m->moe_chunk) m->moe_chunk = c->moe_layers;
+    m->embeds = m->embeds || c->stage.embeds;
+    m->predicts = m->predicts || c->stage.predicts;
+  }
+  return MK_OK;
+}
+
+static mk_status create_set(mt_model *m, mt_set *set) {
+  for (int c = 0; c < m->chunks; c++) {
+    const mt_chunk *chunk = &m->chunk[c];
+    int moe = 0;
+    for (int i = 0; i < (int)chunk->stage.layers; i++) {
+      mt_layer *l = &set->layer[chunk->first + i];
+      int place = (int)chunk->stage.first_layer + i;
+      l->unit = place + 1;
+      l->moe = place - (int)m->cfg->dense_layers;
+      l->moe_in_chunk = l->moe < 0 ? -1 : moe++;
+      if (l->moe < 0) l->moe = -1;
+      if (l->moe >= 0) MK_TRY(m->ctx, mt_ep_layer_create(m->ep, &l->mlp.ep));
+    }
+  }
+  return MK_OK;
+}
+
+static mk_status create_sets(mt_model *m, int sets) {
+  MK_TRY(m->ctx, mk_heap_array(m->ctx, (size_t)sets, sizeof *m->set, &m->set));
+  MK_TRY(m->ctx, mk_heap_array(m->ctx, (size_t)(sets * m->n_layers), sizeof *m->layers, &m->layers));
+  m->sets = sets;
+  for (int i = 0; i < sets; i++) {
+    m->set[i].layer = m->layers + i * m->n_layers;
+    MK_TRY(m->ctx, create_set(m, &m->set[i]));
   }
   return MK_OK;
 }
 
 mk_status mt_model_create(mk_context *ctx, mk_device *dev, const mt_config *cfg, const mt_mesh_plan *plan, mt_ep *ep,
-                          mt_model **out) {
+                          int sets, mt_model **out) {
   mk_status st = MK_OK;
   mt_model *m = NULL;
   MK_TRY(ctx, mk_heap_alloc(ctx, sizeof *m, &m));
-  *m = (mt_model){.ctx = ctx, .dev = dev, .cfg = cfg, .ep = ep, .tokens = cfg->rank_tokens};
+  *m = (mt_model){.ctx = ctx,
+                  .dev = dev,
+                  .cfg = cfg,
+                  .ep = ep,
+                  .tokens = cfg->rank_tokens,
+                  .moe_layers = (int)mt_config_moe_layers(cfg)};
   MK_TRY_GOTO(ctx, mt_params_create(ctx, cfg, plan, &m->params), out);
-  MK_TRY_GOTO(ctx, create_layers(m), out);
+  MK_TRY_GOTO(ctx, create_chunks(m, plan), out);
+  MK_TRY_GOTO(ctx, create_sets(m, sets), out);
   *out = m;
   m = NULL;
 out:
@@ -31,9 +74,11 @@ out:
 
 void mt_model_destroy(mt_model *m) {
   if (m == NULL) return;
-  for (int i = 0; m->layer != NULL && i < m->cfg->layers; i++)
-    mt_ep_layer_destroy(m->ep, &m->layer[i].mlp.ep);
-  mk_heap_free(m->ctx, m->layer);
+  for (int i = 0; m->layers != NULL && i < m->sets * m->n_layers; i++)
+    mt_ep_layer_destroy(m->ep, &m->layers[i].mlp.ep);
+  mk_heap_free(m->ctx, m->layers);
+  mk_heap_free(m->ctx, m->set);
+  mk_heap_free(m->ctx, m->chunk);
   mt_params_fini(&m->params);
   mk_heap_free(m->ctx, m);
 }
@@ -47,38 +92,53 @@ mk_status mt_model_pack(mt_model *m, mk_stream *stream) {
   return MK_OK;
 }
 
-/* Where layer i hands its stream to: the next layer, or the head. */
-static mk_tensor *stream_after(mt_model *m, int i) {
-  return i + 1 < m->cfg->layers ? &m->layer[i + 1].x : &m->head.stream;
+/* The layers of the pass's chunk. */
+static mt_layer *layers_of(const mt_model *m, const mt_pass *p) { return p->set->layer + m->chunk[p->chunk].first; }
+
+/* Where layer i of a chunk hands its stream to: the next layer, the head, or the next stage. */
+static mk_tensor stream_after(const mt_model *m, const mt_pass *p, int64_t i) {
+  const mt_pp_stage *stage = &m->chunk[p->chunk].stage;
+  if (i + 1 < stage->layers) return layers_of(m, p)[i + 1].x;
+  return stage->predicts ? m->head.stream : p->x_out;
 }
 
-static mk_status forward(mt_model *m, const mt_pass *p) {
+/* A chunk's last branch joins the stream here, where no norm of this rank does it. */
+static mk_status hand_on(const mt_pass *p, const mk_tensor *stream, const mk_tensor *pending) {
+  if (!mk_tensor_present(pending)) return MK_OK;
+  return mk_add(p->stream, &(mk_add_args){.a = *stream, .b = *pending, .y = p->x_out});
+}
+
+mk_status mt_model_forward(mt_model *m, const mt_pass *p) {
   mk_context *ctx = m->ctx;
+  const mt_pp_stage *stage = &m->chunk[p->chunk].stage;
+  mt_layer *layer = layers_of(m, p);
   mk_tensor pending = {0};
-  mk_tensor stream = m->layer[0].x;
-  MK_TRY(ctx, mt_embedding_forward(m, p, &m->layer[0].x));
-  for (int i = 0; i < m->cfg->layers; i++) {
-    mt_layer *l = &m->layer[i];
-    MK_TRY(ctx, mt_attention_forward(m, p, l, &stream, &pending));
-    stream = *stream_after(m, i);
-    MK_TRY(ctx, mt_mlp_forward(m, p, l, &stream, &pending));
+  if (!stage->embeds) layer[0].x = p->x_in;
+  mk_tensor stream = layer[0].x;
+  if (stage->embeds) MK_TRY(ctx, mt_embedding_forward(m, p, &layer[0].x));
+  for (int64_t i = 0; i < stage->layers; i++) {
+    MK_TRY(ctx, mt_attention_forward(m, p, &layer[i], &stream, &pending));
+    stream = stream_after(m, p, i);
+    MK_TRY(ctx, mt_mlp_forward(m, p, &layer[i], &stream, &pending));
   }
-  return mt_head_forward_backward(m, p, &stream, &pending);
+  return stage->predicts ? mt_head_forward_backward(m, p, &stream, &pending) : hand_on(p, &stream, &pending);
 }
 
 static mk_status balance_loss(mt_model *m, const mt_pass *p) {
-  if (m->moe_layers == 0) return MK_OK;
   const mt_config *c = m->cfg;
-  return mk_load_balance_loss(p->stream, &(mk_load_balance_loss_args){.counts = m->counts,
-                                                                      .score_sum = m->score_sum,
-                                                                      .state = m->state,
-                                                                      .coef = m->lb_coef,
-                                                                      .sums = m->sums,
-                                                                      .def = c->lb_def,
-                                                                      .tokens = m->tokens,
-                                                                      .top_k = c->top_k,
-                                                                      .microbatches = p->microbatches,
-                                                                      .weight = (float)c->lb_weight});
+  int moe = m->chunk[p->chunk].moe_layers;
+  if (moe == 0) return MK_OK;
+  return mk_load_balance_loss(p->stream,
+                              &(mk_load_balance_loss_args){.counts = mk_tensor_rows(&p->set->counts, 0, moe),
+                                                           .score_sum = mk_tensor_rows(&p->set->score_sum, 0, moe),
+                                                           .state = m->state,
+                                                           .coef = mk_tensor_rows(&m->lb_coef, 0, moe),
+                                                           .sums = m->sums,
+                                                           .def = c->lb_def,
+                                                           .tokens = m->tokens,
+                                                           .top_k = c->top_k,
+                                                           .microbatches = p->microbatches,
+                                                           .weight = (float)c->lb_weight});
 }
 
 static mk_status unit_done(const mt_pass *p, int unit) {
@@ -86,32 +146,39 @@ static mk_status unit_done(const mt_pass *p, int unit) {
 }
 
 /* Recompute: the layer's activations once more from its stream. Random routing draws the same numbers again, because
- * they are keyed by token; rows travel again (Chen et al. 2016, arXiv 1604.06174). */
-static mk_status replay_layer(mt_model *m, const mt_pass *p, int i) {
-  mt_layer *l = &m->layer[i];
+ * they are keyed by token; rows travel again (Chen et al. 2016, arXiv 1604.06174). What the layer hands on is in use
+ * elsewhere already: it goes into scratch. */
+static mk_status replay_layer(mt_model *m, const mt_pass *p, mt_layer *l) {
   mt_pass replay = *p;
   replay.replay = true;
-  mk_tensor pending = {0}, stream = *stream_after(m, i);
+  mk_tensor pending = {0}, stream = m->scratch.d_branch;
   MK_TRY(m->ctx, mt_attention_forward(m, &replay, l, &l->x, &pending));
   return mt_mlp_forward(m, &replay, l, &stream, &pending);
 }
 
-static mk_status backward(mt_model *m, const mt_pass *p) {
-  mk_context *ctx = m->ctx;
-  MK_TRY(ctx, balance_loss(m, p));
-  MK_TRY(ctx, unit_done(p, m->params.units - 1));
-  for (int i = (int)m->cfg->layers - 1; i >= 0; i--) {
-    mt_layer *l = &m->layer[i];
-    if (m->cfg->recompute == MT_RECOMPUTE_FULL) MK_TRY(ctx, replay_layer(m, p, i));
-    MK_TRY(ctx, mt_mlp_backward(m, p, l));
-    MK_TRY(ctx, mt_attention_backward(m, p, l));
-    MK_TRY(ctx, unit_done(p, l->unit));
+/* The head's gradient takes the place of scratch.dx, whose memory the set gets in return. */
+static mk_status backward_head(mt_model *m, const mt_pass *p) {
+  mk_tensor *d_stream = &p->set->d_stream, swap = m->scratch.dx;
+  if (mk_tensor_present(d_stream)) {
+    m->scratch.dx = *d_stream;
+    *d_stream = swap;
   }
-  MK_TRY(ctx, mt_embedding_backward(m, p, &m->scratch.dx));
-  return unit_done(p, 0);
+  return unit_done(p, m->params.units - 1);
 }
 
-mk_status mt_model_run(mt_model *m, const mt_pass *pass) {
-  MK_TRY(m->ctx, forward(m, pass));
-  return pass->train ? backward(m, pass) : MK_OK;
+mk_status mt_model_backward(mt_model *m, const mt_pass *p) {
+  mk_context *ctx = m->ctx;
+  const mt_pp_stage *stage = &m->chunk[p->chunk].stage;
+  mt_layer *layer = layers_of(m, p);
+  MK_TRY(ctx, balance_loss(m, p));
+  if (stage->predicts) MK_TRY(ctx, backward_head(m, p));
+  for (int64_t i = stage->layers - 1; i >= 0; i--) {
+    if (m->cfg->recompute == MT_RECOMPUTE_FULL) MK_TRY(ctx, replay_layer(m, p, &layer[i]));
+    MK_TRY(ctx, mt_mlp_backward(m, p, &layer[i]));
+    MK_TRY(ctx, mt_attention_backward(m, p, &layer[i]));
+    MK_TRY(ctx, unit_done(p, layer[i].unit));
+  }
+  if (!stage->embeds) return MK_OK;
+  MK_TRY(ctx, mt_embedding_backward(m, p, &m->scratch.dx));
+  return unit_done(p, 0);
 }

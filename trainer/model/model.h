@@ -1,7 +1,10 @@
 /* The decoder: blocks with hand-written forward and backward, one file a part.
  *
- * A microbatch of T tokens goes through embedding, layers, head and loss; the backward pass follows in reverse. All
- * tensors below are placed once, before the first step (mt_model_place); c = compute dtype (bf16 or f32).
+ * A microbatch of T tokens goes through embedding, layers, head and loss; the backward pass follows in reverse. A
+ * pipeline rank holds chunks of consecutive layers; embedding and head belong to the first and the last chunk of all.
+ * What a microbatch keeps from its forward to its backward pass of a chunk lies in a set; there are as many sets as the
+ * schedule has chunks live at once. All tensors below are placed once, before the first step (mt_model_place); c =
+ * compute dtype (bf16 or f32).
  * Norm placements (cfg.norm):
  *   pre        x_mid = x + attn(N(x));            x_out = x_mid + mlp(N(x_mid))
  *   reordered  x_mid = x + N(attn(x));            x_out = x_mid + N(mlp(x_mid))
@@ -13,6 +16,7 @@
 
 #include "trainer/model/params.h"
 #include "trainer/parallel/ep.h"
+#include "trainer/parallel/pp_layout.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -48,15 +52,16 @@ typedef struct mt_mlp {
 } mt_mlp;
 
 typedef struct mt_layer {
-  int unit;        /* place in the parameter list */
-  int moe;         /* index among MoE layers, or -1 for a dense layer */
-  mk_tensor x;     /* c [T,D] stream at the layer's start */
-  mk_tensor x_mid; /* c [T,D] stream between the branches */
+  int unit;         /* place in the parameter list */
+  int moe;          /* index among the model's MoE layers, or -1 for a dense layer */
+  int moe_in_chunk; /* the same among those of its chunk */
+  mk_tensor x;      /* c [T,D] stream at the layer's start */
+  mk_tensor x_mid;  /* c [T,D] stream between the branches */
   mt_attention attn;
   mt_mlp mlp;
 } mt_layer;
 
-/* Scratch shared by all layers; dead between layers except dx. */
+/* Scratch shared by all layers; dead between layers except dx. Its buffers of one shape may change places. */
 typedef struct mt_scratch {
   mk_tensor dx;        /* c [T,D] gradient of the stream, carried from layer to layer */
   mk_tensor d_branch;  /* c [T,D] */
@@ -74,7 +79,7 @@ typedef struct mt_scratch {
 } mt_scratch;
 
 typedef struct mt_head {
-  mk_tensor stream;   /* c [T,D] input of the final norm */
+  mk_tensor stream;   /* c [T,D] input of the final norm; dead after the forward pass */
   mk_tensor normed;   /* c [T,D] */
   mk_tensor rstd;     /* f32 [T] */
   mk_tensor d_normed; /* c [T,D] */
@@ -88,46 +93,68 @@ typedef struct mt_embedding {
   mk_tensor rstd;
 } mt_embedding;
 
+/* What one microbatch in flight keeps of one chunk. The chunks of a rank take turns in a set: they share its memory. */
+typedef struct mt_set {
+  mt_layer *layer;        /* [n_layers] of all chunks of the rank */
+  mk_tensor ids, labels;  /* i32 [T]; on ranks with the embedding, with the head */
+  mt_embedding embedding; /* likewise */
+  mk_tensor d_stream;     /* c [T,D] gradient of head.stream; absent where the backward pass follows at once */
+  mk_tensor counts;       /* i32 [moe,groups,E], moe = most MoE layers of a chunk */
+  mk_tensor score_sum;    /* f32 [moe,groups,E] */
+} mt_set;
+
+typedef struct mt_chunk {
+  mt_pp_stage stage;
+  int first;      /* its first layer in mt_set.layer */
+  int moe_layers; /* of the chunk */
+} mt_chunk;
+
 typedef struct mt_model {
   mk_context *ctx;
   mk_device *dev;
   const mt_config *cfg;
   mt_params params;
   mt_ep *ep;
-  int64_t tokens;  /* T */
-  mt_layer *layer; /* [layers] */
-  int moe_layers;
-  mt_embedding embedding;
+  int64_t tokens;   /* T */
+  mt_chunk *chunk;  /* [chunks] */
+  mt_set *set;      /* [sets] */
+  mt_layer *layers; /* [sets * n_layers], memory of mt_set.layer */
+  int chunks, sets;
+  int n_layers;   /* of this rank */
+  int moe_layers; /* of the whole model */
+  int moe_chunk;  /* most MoE layers of a chunk of this rank */
+  bool embeds, predicts;
   mt_head head;
   mt_scratch scratch;
   mk_tensor rope;        /* f32 [S,hd] */
-  mk_tensor ids, labels; /* i32 [T] of the running microbatch */
   mk_tensor state;       /* u8 mk_step_state */
   mk_tensor sums;        /* f64 [MK_SUM_COUNT] of the step; a view that the optimizer part places */
   mk_tensor eval_sums;   /* f64 [MK_SUM_COUNT]: evaluation never touches the step's */
-  mk_tensor counts;      /* i32 [moe,groups,E] of the microbatch */
-  mk_tensor score_sum;   /* f32 [moe,groups,E] */
-  mk_tensor lb_coef;     /* f32 [moe,groups,E] */
-  mk_tensor step_counts; /* i64 [moe,E] of the step */
+  mk_tensor lb_coef;     /* f32 [moe,groups,E] of the chunk in its backward pass */
+  mk_tensor step_counts; /* i64 [moe,E] of the step, all MoE layers of the model */
 } mt_model;
 
-/* One microbatch on its way. */
+/* One microbatch on its way through one chunk. */
 typedef struct mt_pass {
   mk_stream *stream;
-  bool train;           /* false: evaluation; no gradients, no trace in the step's sums */
-  bool replay;          /* forward again for the backward pass (recompute): nothing is counted twice */
-  bool first;           /* first microbatch of the step: GEMM weight gradients are overwritten, not added to */
-  int64_t first_token;  /* global index of token 0 inside the step (keys random routing) */
-  int64_t microbatches; /* of all ranks in the step: the hf balance loss is their mean */
-  void *logits_out;     /* host [T,V] in the compute dtype, or NULL: tests read logits */
+  int chunk;
+  mt_set *set;
+  mk_tensor x_in, x_out; /* c [T,D] stream into and out of the chunk; absent where it embeds, where it predicts */
+  bool train;            /* false: evaluation; no gradients, no trace in the step's sums */
+  bool replay;           /* forward again for the backward pass (recompute): nothing is counted twice */
+  bool first;            /* first microbatch of the step: GEMM weight gradients are overwritten, not added to */
+  int64_t first_token;   /* global index of token 0 inside the step (keys random routing) */
+  int64_t microbatches;  /* of all ranks in the step: the hf balance loss is their mean */
+  void *logits_out;      /* host [T,V] in the compute dtype, or NULL: tests read logits */
   /* called after a unit's gradients are complete in this backward pass; NULL for none */
   mk_status (*unit_done)(void *user, int unit);
   void *user;
 } mt_pass;
 
-/* Builds layers over `cfg` (borrowed) and this rank's place; no device memory yet. */
+/* Builds the layers of this rank's place over `cfg` (borrowed), with room for `sets` chunks in flight; no device memory
+ * yet. */
 mk_status mt_model_create(mk_context *ctx, mk_device *dev, const mt_config *cfg, const mt_mesh_plan *plan, mt_ep *ep,
-                          mt_model **out);
+                          int sets, mt_model **out);
 void mt_model_destroy(mt_model *model);
 
 /* Places every tensor in the arenas [MK_MEM_COUNT]; two-pass, see arena.h. */
@@ -139,8 +166,14 @@ mk_status mt_model_init(mt_model *model, mk_stream *stream);
 /* Makes the packed GEMM copies from the compute copies; once after every change of the weights. */
 mk_status mt_model_pack(mt_model *model, mk_stream *stream);
 
-/* Forward and, when pass->train, backward of the microbatch in model->ids / labels; gradients are accumulated. */
-mk_status mt_model_run(mt_model *model, const mt_pass *pass);
+/* Forward of a chunk: from pass->x_in, or set->ids, to pass->x_out, or the loss of set->labels, whose gradient by the
+ * head's input is taken on the way (when pass->train). pass->x_in must stay until the backward pass is over. */
+mk_status mt_model_forward(mt_model *model, const mt_pass *pass);
+
+/* Backward of a chunk. In: scratch.dx = gradient of x_out (except where it predicts). Out: scratch.dx = gradient of
+ * x_in (except where it embeds); gradients of parameters are accumulated. Backward passes of a chunk run in the order
+ * of microbatches. */
+mk_status mt_model_backward(mt_model *model, const mt_pass *pass);
 
 /* Where a forward pass adds its sums: the step's, or, in evaluation and recompute, sums that nobody reads as the
  * step's. */

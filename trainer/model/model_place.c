@@ -62,12 +62,24 @@ static void place_mlp(const placer *w, mt_mlp *a, bool dense) {
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
+static bool is_dense(const mt_layer *l) { return l->moe < 0; }
+
+/* First layer of a kind in set 0, or NULL where the rank has none. */
+static mt_layer *first_of_kind(const mt_model *m, bool dense) {
+  for (int i = 0; i < m->n_layers; i++) {
+    if (is_dense(&m->layers[i]) == dense) return &m->layers[i];
+  }
+  return NULL;
+}
+
+static bool has_kind(const mt_model *m, bool dense) { return first_of_kind(m, dense) != NULL; }
+
 static void place_scratch(const placer *w) {
   mt_model *m = w->m;
   const mt_config *c = m->cfg;
   mt_scratch *s = &m->scratch;
-  int64_t t = m->tokens, n = m->moe_layers > 0 ? m->ep->rows_max : 0;
-  int64_t shared = larger(c->dense_layers > 0 ? c->dense_hidden : 0, m->moe_layers > 0 ? c->shared_hidden : 0);
+  int64_t t = m->tokens, n = m->moe_chunk > 0 ? m->ep->rows_max : 0;
+  int64_t shared = larger(has_kind(m, true) ? c->dense_hidden : 0, m->moe_chunk > 0 ? c->shared_hidden : 0);
   mk_qk_shape shape = {.heads = c->heads, .kv_heads = c->kv_heads, .head_dim = c->head_dim, .seq_len = c->seq_len};
   put2(w->work, &s->dx, w->c, t, c->d_model);
   put2(w->work, &s->d_branch, w->c, t, c->d_model);
@@ -101,6 +113,7 @@ static int64_t head_chunk(const mt_config *c) {
 static void place_head(const placer *w) {
   mt_model *m = w->m;
   mt_head *h = &m->head;
+  if (!m->predicts) return;
   h->chunk = head_chunk(m->cfg);
   put2(w->act, &h->stream, w->c, m->tokens, m->cfg->d_model);
   put2(w->act, &h->normed, w->c, m->tokens, m->cfg->d_model);
@@ -110,20 +123,19 @@ static void place_head(const placer *w) {
   put2(w->work, &h->losses, w->f, 2, h->chunk);
 }
 
+static mk_tensor balance_tensor(const mt_model *m, mk_dtype dtype) {
+  const mt_config *c = m->cfg;
+  int64_t groups = c->lb_granularity == MT_LB_INSTANCE ? m->tokens / c->seq_len : 1;
+  return mk_tensor_3d(dtype, m->moe_chunk, groups, c->experts);
+}
+
 static void place_step(const placer *w) {
   mt_model *m = w->m;
   const mt_config *c = m->cfg;
-  int64_t groups = c->lb_granularity == MT_LB_INSTANCE ? m->tokens / c->seq_len : 1;
   put2(w->work, &m->rope, w->f, c->seq_len, c->head_dim);
-  put1(w->act, &m->ids, MK_I32, m->tokens);
-  put1(w->act, &m->labels, MK_I32, m->tokens);
   put1(w->work, &m->state, MK_U8, (int64_t)sizeof(mk_step_state));
   put1(w->work, &m->eval_sums, MK_F64, MK_SUM_COUNT);
-  m->counts = mk_tensor_3d(MK_I32, m->moe_layers, groups, c->experts);
-  m->score_sum = mk_tensor_3d(w->f, m->moe_layers, groups, c->experts);
-  m->lb_coef = m->score_sum;
-  mk_arena_place(w->work, &m->counts);
-  mk_arena_place(w->work, &m->score_sum);
+  m->lb_coef = balance_tensor(m, w->f);
   mk_arena_place(w->work, &m->lb_coef);
   put2(w->work, &m->step_counts, MK_I64, m->moe_layers, c->experts);
 }
@@ -139,17 +151,57 @@ static void share_layer(mt_layer *l, const mt_layer *from) {
   l->mlp.ep.n_recv = host.n_recv;
 }
 
-/* With full recompute only a layer's stream outlives its forward pass: layers of one kind share the rest. */
+/* With full recompute only a layer's stream outlives its forward pass: layers of one kind share the rest, in all sets.
+ */
 static void place_layer(const placer *w, mt_layer *l) {
-  bool dense = l->moe < 0;
-  int first_of_kind = dense ? 0 : (int)w->m->cfg->dense_layers;
-  if (w->m->cfg->recompute == MT_RECOMPUTE_FULL && l->unit - 1 > first_of_kind) {
-    share_layer(l, &w->m->layer[first_of_kind]);
+  mt_layer *first = first_of_kind(w->m, is_dense(l));
+  if (w->m->cfg->recompute == MT_RECOMPUTE_FULL && l != first) {
+    share_layer(l, first);
     return;
   }
   put2(w->act, &l->x_mid, w->c, w->m->tokens, w->m->cfg->d_model);
   place_attention(w, &l->attn);
-  place_mlp(w, &l->mlp, dense);
+  place_mlp(w, &l->mlp, is_dense(l));
+}
+
+/* The stream into a chunk is what the stage before has sent; only the first stage makes its own. */
+static void place_chunk(const placer *w, mt_set *set, const mt_chunk *chunk) {
+  mt_model *m = w->m;
+  const mt_config *c = m->cfg;
+  if (chunk->stage.embeds) {
+    put1(w->act, &set->ids, MK_I32, m->tokens);
+    if (c->embed_norm) {
+      put2(w->act, &set->embedding.raw, w->c, m->tokens, c->d_model);
+      put1(w->act, &set->embedding.rstd, w->f, m->tokens);
+    }
+  }
+  for (int i = 0; i < (int)chunk->stage.layers; i++) {
+    mt_layer *l = &set->layer[chunk->first + i];
+    if (i > 0 || chunk->stage.embeds) put2(w->act, &l->x, w->c, m->tokens, c->d_model);
+    if (c->recompute != MT_RECOMPUTE_FULL) place_layer(w, l);
+  }
+  if (!chunk->stage.predicts) return;
+  put1(w->act, &set->labels, MK_I32, m->tokens);
+  if (m->sets > 1) put2(w->act, &set->d_stream, w->c, m->tokens, c->d_model);
+}
+
+/* Chunks take turns in a set: each starts where the set starts, and the set ends where the longest does. */
+static void place_set(const placer *w, mt_set *set) {
+  mt_model *m = w->m;
+  size_t act = mk_arena_mark(w->act), comm = mk_arena_mark(w->comm), act_end = act, comm_end = comm;
+  for (int i = 0; i < m->chunks; i++) {
+    mk_arena_reset(w->act, act);
+    mk_arena_reset(w->comm, comm);
+    place_chunk(w, set, &m->chunk[i]);
+    act_end = mk_arena_mark(w->act) > act_end ? mk_arena_mark(w->act) : act_end;
+    comm_end = mk_arena_mark(w->comm) > comm_end ? mk_arena_mark(w->comm) : comm_end;
+  }
+  mk_arena_reset(w->act, act_end);
+  mk_arena_reset(w->comm, comm_end);
+  set->counts = balance_tensor(m, MK_I32);
+  set->score_sum = balance_tensor(m, w->f);
+  mk_arena_place(w->work, &set->counts);
+  mk_arena_place(w->work, &set->score_sum);
 }
 
 void mt_model_place(mt_model *m, mk_arena *arenas) {
@@ -160,15 +212,12 @@ void mt_model_place(mt_model *m, mk_arena *arenas) {
               .c = mt_compute_dtype(m->cfg),
               .f = mt_master_dtype(m->cfg)};
   mt_params_place(&m->params, m->dev, m->cfg, arenas);
-  if (m->cfg->embed_norm) {
-    put2(w.act, &m->embedding.raw, w.c, m->tokens, m->cfg->d_model);
-    put1(w.act, &m->embedding.rstd, w.f, m->tokens);
+  if (m->cfg->recompute == MT_RECOMPUTE_FULL) {
+    for (int i = 0; i < m->sets * m->n_layers; i++)
+      place_layer(&w, &m->layers[i]);
   }
-  for (int i = 0; i < m->cfg->layers; i++) {
-    mt_layer *l = &m->layer[i];
-    put2(w.act, &l->x, w.c, m->tokens, m->cfg->d_model);
-    place_layer(&w, l);
-  }
+  for (int i = 0; i < m->sets; i++)
+    place_set(&w, &m->set[i]);
   mt_ep_place(m->ep, w.comm);
   place_scratch(&w);
   place_head(&w);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/base/heap.h"
+#include "trainer/parallel/pp_layout.h"
 
 /* Every parameter starts on a multiple of this, so that vector loads of BF16 and FP32 are aligned; the gaps stay zero.
  */
@@ -109,22 +110,30 @@ static void mark_unit(builder *b, int unit) {
     b->params->unit_first[kind][unit] = b->params->flat_count[kind];
 }
 
-static void build(builder *b) {
+static void add_unit(builder *b, int unit) {
   const mt_config *c = b->cfg;
-  int units = b->params->units;
-  b->params->count = 0;
-  mark_unit(b, 0);
-  add(b, 0, MT_PARAM_EMBED, "table", 2, c->vocab, c->d_model, 1);
-  add_norm(b, 0, MT_PARAM_EMBED_NORM, "norm", c->d_model, c->embed_norm);
-  for (int unit = 1; unit < units - 1; unit++) {
-    mark_unit(b, unit);
+  if (unit == 0) {
+    add(b, unit, MT_PARAM_EMBED, "table", 2, c->vocab, c->d_model, 1);
+    add_norm(b, unit, MT_PARAM_EMBED_NORM, "norm", c->d_model, c->embed_norm);
+  } else if (unit == b->params->units - 1) {
+    add_norm(b, unit, MT_PARAM_HEAD_NORM, "norm", c->d_model, true);
+    add(b, unit, MT_PARAM_HEAD_OUT, "out", 2, c->vocab, c->d_model, 1);
+  } else {
     add_attention(b, unit);
     add_mlp(b, unit);
   }
-  mark_unit(b, units - 1);
-  add_norm(b, units - 1, MT_PARAM_HEAD_NORM, "norm", c->d_model, true);
-  add(b, units - 1, MT_PARAM_HEAD_OUT, "out", 2, c->vocab, c->d_model, 1);
-  mark_unit(b, units);
+}
+
+/* Units of other pipeline stages stay empty. */
+static void build(builder *b) {
+  mt_pp_shape shape = mt_pp_shape_of(b->cfg);
+  shape.ranks = b->mesh->pp;
+  b->params->count = 0;
+  for (int unit = 0; unit < b->params->units; unit++) {
+    mark_unit(b, unit);
+    if (mt_pp_holds_unit(&shape, b->cfg->layers, b->mesh->pp_rank, unit)) add_unit(b, unit);
+  }
+  mark_unit(b, b->params->units);
 }
 
 mk_status mt_params_create(mk_context *ctx, const mt_config *cfg, const mt_mesh_plan *mesh, mt_params *out) {

@@ -1,8 +1,9 @@
 /* Parameters: one list in canonical order, their shapes, and their places in flat buffers.
  *
  * A unit is what becomes ready together in the backward pass: the embedding (unit 0), each layer (1..L), the head
- * (L+1). Dense and expert parameters live in two flat buffers, because they are reduced over different groups; inside
- * each, units are contiguous and ascending, so that a bucket of neighbouring units is one slice of memory.
+ * (L+1). A pipeline rank has the units of its stages, under the numbers and names of the whole model. Dense and expert
+ * parameters live in two flat buffers, because they are reduced over different groups; inside each, units are contiguous
+ * and ascending, so that a bucket of neighbouring units is one slice of memory.
  * Canonical names and shapes (row-major, y = x W^T):
  *   embed.table [V,D]  embed.norm [D]
  *   layers.<l>.attn_in_norm [D]  .qkv [(H+2G)*hd,D] rows q|k|v  .q_norm  .k_norm  .attn_o [D,H*hd]  .attn_out_norm [D]

@@ -25,7 +25,7 @@ mk_status mt_router_forward(mt_model *m, const mt_pass *p, mt_layer *l, const mk
   mk_tensor none = {0};
   bool counted = p->train && !p->replay;
   mk_tensor step_counts = counted ? mk_tensor_slice(&m->step_counts, l->moe * m->cfg->experts, m->cfg->experts) : none;
-  mk_tensor counts = layer_slice(&m->counts, l->moe);
+  mk_tensor counts = layer_slice(&p->set->counts, l->moe_in_chunk);
   MK_TRY(ctx, mt_linear_forward(m, p, l->unit, MT_PARAM_ROUTER, x, &a->logits));
   MK_TRY(ctx, mk_router_fwd(p->stream, &(mk_router_fwd_args){.logits = a->logits,
                                                              .state = m->state,
@@ -41,10 +41,10 @@ mk_status mt_router_forward(mt_model *m, const mt_pass *p, mt_layer *l, const mk
                                                                .total = a->ep.total,
                                                                .step_counts = step_counts}));
   if (!counted) return MK_OK;
-  return mk_load_balance_stats(p->stream,
-                               &(mk_load_balance_stats_args){.scores = a->scores,
-                                                             .score_sum = layer_slice(&m->score_sum, l->moe),
-                                                             .renormalize = m->cfg->gating == MK_GATING_SIGMOID});
+  return mk_load_balance_stats(
+      p->stream, &(mk_load_balance_stats_args){.scores = a->scores,
+                                               .score_sum = layer_slice(&p->set->score_sum, l->moe_in_chunk),
+                                               .renormalize = m->cfg->gating == MK_GATING_SIGMOID});
 }
 
 /* In: scratch.dweights. Out: dx [T,D] = (add ? dx : 0) + router's part. */
@@ -57,7 +57,7 @@ mk_status mt_router_backward(mt_model *m, const mt_pass *p, mt_layer *l, const m
                                                                 .weights = a->ep.weights,
                                                                 .lse = a->lse,
                                                                 .dweights = m->scratch.dweights,
-                                                                .lb_coef = layer_slice(&m->lb_coef, l->moe),
+                                                                .lb_coef = layer_slice(&m->lb_coef, l->moe_in_chunk),
                                                                 .state = m->state,
                                                                 .dlogits = *dlogits,
                                                                 .rz_weight = (float)m->cfg->router_z_weight,

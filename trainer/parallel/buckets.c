@@ -8,13 +8,15 @@ static int64_t unit_count(const mt_params *params, int kind, int first, int last
   return params->unit_first[kind][last + 1] - params->unit_first[kind][first];
 }
 
-/* Lowest unit of the bucket that ends at `last`. */
+/* Lowest unit of the bucket that ends at `last`. Units that a pipeline rank does not have are empty and end none. */
 static int bucket_first(const mt_sharding *sh, int kind, int last) {
   double cap_bytes = sh->cfg->bucket_mib * 1024 * 1024;
   double element = (double)mk_dtype_bytes(sh->params->flat_grad[kind].dtype);
   int first = last;
-  while (first > 0 && (double)unit_count(sh->params, kind, first - 1, last) * element <= cap_bytes)
-    first -= 1;
+  for (int unit = last - 1; unit >= 0; unit--) {
+    if ((double)unit_count(sh->params, kind, unit, last) * element > cap_bytes) break;
+    if (unit_count(sh->params, kind, unit, unit) > 0) first = unit;
+  }
   return first;
 }
 

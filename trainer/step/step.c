@@ -27,8 +27,8 @@ static mk_status upload(mt_trainer *t, const int32_t *tokens, const int32_t *lab
   int64_t slot = ((t->step % 2) * t->microbatches + t->running) * count;
   memcpy(t->ids + slot, tokens, (size_t)count * sizeof *tokens);
   memcpy(t->labels + slot, labels, (size_t)count * sizeof *labels);
-  MK_TRY(t->ctx, mk_copy_h2d(t->compute, &t->model->ids, t->ids + slot));
-  return mk_copy_h2d(t->compute, &t->model->labels, t->labels + slot);
+  MK_TRY(t->ctx, mk_copy_h2d(t->compute, &t->model->set[0].ids, t->ids + slot));
+  return mk_copy_h2d(t->compute, &t->model->set[0].labels, t->labels + slot);
 }
 
 mk_status mt_trainer_microbatch(mt_trainer *t, const int32_t *tokens, const int32_t *labels) {
@@ -37,13 +37,15 @@ mk_status mt_trainer_microbatch(mt_trainer *t, const int32_t *tokens, const int3
            (long long)t->microbatches);
   MK_TRY(t->ctx, upload(t, tokens, labels));
   mt_pass pass = {.stream = t->compute,
+                  .set = &t->model->set[0],
                   .train = true,
                   .first = t->running == 0,
                   .unit_done = unit_done,
                   .user = t,
                   .first_token = mt_data_first_token(&t->cfg, plan->dp_rank, t->running),
                   .microbatches = t->microbatches * plan->dp};
-  MK_TRY(t->ctx, mt_model_run(t->model, &pass));
+  MK_TRY(t->ctx, mt_model_forward(t->model, &pass));
+  MK_TRY(t->ctx, mt_model_backward(t->model, &pass));
   t->running += 1;
   return MK_OK;
 }

@@ -25,7 +25,7 @@ static mk_status create_parts(mt_trainer *t, mt_comm *world) {
   MK_TRY(ctx, mt_mesh_create(ctx, world, &layout, &t->mesh));
   const mt_mesh_plan *plan = &t->mesh->plan;
   MK_TRY(ctx, mt_ep_create(ctx, t->dev, c, plan->ep, plan->ep_rank, t->mesh->ep, &t->ep));
-  MK_TRY(ctx, mt_model_create(ctx, t->dev, c, plan, t->ep, &t->model));
+  MK_TRY(ctx, mt_model_create(ctx, t->dev, c, plan, t->ep, 1, &t->model));
   bool shards = mt_sharding_ops_for(c)->shards_optimizer;
   mt_params_shard(&t->model->params, shards ? plan->dp : 1, shards ? plan->dp_rank : 0, shards ? plan->ep_dp : 1,
                   shards ? plan->ep_dp_rank : 0);

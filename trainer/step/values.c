@@ -120,14 +120,16 @@ mk_status mt_trainer_evaluate(mt_trainer *t, const int32_t *tokens, const int32_
   mk_context *ctx = t->ctx;
   mt_model *m = t->model;
   double sums[MK_SUM_COUNT];
+  mt_set *set = &m->set[0];
   mt_pass pass = {.stream = t->compute,
+                  .set = set,
                   .logits_out = logits,
                   .microbatches = 1,
                   .first_token = mt_data_first_token(&t->cfg, t->mesh->plan.dp_rank, 0)};
-  MK_TRY(ctx, mk_copy_h2d(t->compute, &m->ids, tokens));
-  MK_TRY(ctx, mk_copy_h2d(t->compute, &m->labels, labels));
+  MK_TRY(ctx, mk_copy_h2d(t->compute, &set->ids, tokens));
+  MK_TRY(ctx, mk_copy_h2d(t->compute, &set->labels, labels));
   MK_TRY(ctx, mk_fill(t->compute, &m->eval_sums, 0));
-  MK_TRY(ctx, mt_model_run(m, &pass));
+  MK_TRY(ctx, mt_model_forward(m, &pass));
   MK_TRY(ctx, mk_copy_d2h(t->compute, sums, &m->eval_sums));
   MK_TRY(ctx, mk_stream_sync(t->compute, false));
   *ce_sum = sums[MK_SUM_CE] * (double)mt_data_labels_per_step(&t->cfg); /* the state's divisor */

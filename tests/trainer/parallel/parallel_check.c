@@ -57,7 +57,7 @@ static void compare_params(pair *p, mt_value which, const char *what) {
 }
 
 static double *read_routes(mk_context *ctx, mt_trainer *t, int layer, int64_t *count) {
-  const mk_tensor *idx = &t->model->layer[layer].mlp.ep.idx;
+  const mk_tensor *idx = &t->model->set[0].layer[layer].mlp.ep.idx;
   *count = mk_tensor_count(idx);
   double *values = malloc((size_t)(*count + 1) * sizeof *values);
   tiny_ok(ctx, mt_trainer_tensor_read(t, idx, values), "routes");
@@ -67,7 +67,7 @@ static double *read_routes(mk_context *ctx, mt_trainer *t, int layer, int64_t *c
 static void compare_routes(pair *p) {
   for (int l = 0; l < p->many->cfg.layers; l++) {
     int64_t count = 0;
-    if (p->many->model->layer[l].moe < 0) continue;
+    if (p->many->model->set[0].layer[l].moe < 0) continue;
     double *got = read_routes(&p->ctx, p->many, l, &count), *expected = read_routes(&p->one_ctx, p->one, l, &count);
     for (int64_t i = 0; i < count; i++) {
       if (got[i] != expected[i]) {
