@@ -64,9 +64,9 @@ static void fill_args(const ms_study *study, const ms_level *level, ms_case *c) 
   c->peer_args[used < sizeof c->peer_args ? used : sizeof c->peer_args - 1] = '\0';
 }
 
-static void find_peer(const ms_study *study, ms_case *c) {
+static void find_peer(const ms_study *study, const ms_scale *scale, ms_case *c) {
   for (int i = 0; i < study->n_factors; i++) {
-    const ms_level *level = ms_study_level_find(study, study->factors[i].name, c->level[i]);
+    const ms_level *level = ms_study_level_find(study, scale->name, study->factors[i].name, c->level[i]);
     if (level == NULL || level->peer[0] == '\0') continue;
     strcpy(c->peer, level->peer);
     fill_args(study, level, c);
@@ -131,7 +131,7 @@ static mk_status fill_case(ms_planner *p, const ms_machine_rates *rates, double 
                              c->name));
   if (p->diag->count != before) return MK_OK;
   if (budget_mib > 0 && c->config.memory_budget_mib == 0) c->config.memory_budget_mib = budget_mib;
-  find_peer(p->study, c);
+  find_peer(p->study, p->scale, c);
   MK_TRY(ctx, check_config(p, c));
   if (p->diag->count != before) return MK_OK;
   MK_TRY(ctx, plan_memory(p, c));

@@ -10,7 +10,7 @@ static const char *const MODEL_KEY = "model";
 static const char *model_name(const ms_planner *p, const char (*level)[MS_NAME_BYTES]) {
   const char *name = p->scale->model;
   for (int i = 0; i < p->study->n_factors; i++) {
-    const ms_level *def = ms_study_level_find(p->study, p->study->factors[i].name, level[i]);
+    const ms_level *def = ms_study_level_find(p->study, p->scale->name, p->study->factors[i].name, level[i]);
     for (int j = 0; def != NULL && j < def->set.count; j++) {
       if (strcmp(def->set.item[j].key, MODEL_KEY) == 0) name = def->set.item[j].value;
     }
@@ -35,7 +35,7 @@ static mk_status apply_levels(ms_planner *p, const char (*level)[MS_NAME_BYTES],
     if (factor->type == MS_FACTOR_INT) {
       MK_TRY(p->ctx, mt_config_set(p->ctx, cfg, factor->name, level[i]));
     } else {
-      const ms_level *def = ms_study_level_find(p->study, factor->name, level[i]);
+      const ms_level *def = ms_study_level_find(p->study, p->scale->name, factor->name, level[i]);
       MK_TRY(p->ctx, apply(p, def == NULL ? NULL : &def->set, cfg));
     }
   }

@@ -127,12 +127,15 @@ int ms_study_factor_find(const ms_study *study, const char *name) {
   return -1;
 }
 
-const ms_level *ms_study_level_find(const ms_study *study, const char *factor, const char *name) {
+const ms_level *ms_study_level_find(const ms_study *study, const char *scale, const char *factor, const char *name) {
+  const ms_level *common = NULL;
   for (int i = 0; i < study->n_level_defs; i++) {
     const ms_level *level = &study->levels[i];
-    if (strcmp(level->factor, factor) == 0 && strcmp(level->name, name) == 0) return level;
+    if (strcmp(level->factor, factor) != 0 || strcmp(level->name, name) != 0) continue;
+    if (strcmp(level->scale, scale) == 0) return level;
+    if (level->scale[0] == '\0') common = level;
   }
-  return NULL;
+  return common;
 }
 
 const ms_claim *ms_study_claim_find(const ms_study *study, const char *id) {

@@ -38,6 +38,7 @@ typedef struct ms_factor {
 typedef struct ms_level {
   char factor[MS_NAME_BYTES];
   char name[MS_NAME_BYTES];
+  char scale[MS_NAME_BYTES]; /* the scale whose own define: it stands in; empty = the study's, for all scales */
   ms_settings set;
   char peer[MS_NAME_BYTES]; /* empty: our trainer */
   char args[MS_LINE_BYTES];
@@ -208,10 +209,10 @@ typedef struct ms_study {
 mk_status ms_study_read(mk_context *ctx, const char *path, ms_diagnostics *diag, ms_study **out);
 void ms_study_destroy(mk_context *ctx, ms_study *study);
 
-/* By name; NULL or -1 when there is none. */
+/* By name; NULL or -1 when there is none. A level is looked for in the define: of `scale` first, then in the study's. */
 const ms_scale *ms_study_scale_find(const ms_study *study, const char *name);
 int ms_study_factor_find(const ms_study *study, const char *name);
-const ms_level *ms_study_level_find(const ms_study *study, const char *factor, const char *name);
+const ms_level *ms_study_level_find(const ms_study *study, const char *scale, const char *factor, const char *name);
 const ms_claim *ms_study_claim_find(const ms_study *study, const char *id);
 const ms_metric_use *ms_study_metric_find(const ms_study *study, const char *name);
 

@@ -24,9 +24,10 @@ static void check_int_levels(ms_reader *reader, const ms_factor_levels *levels) 
   }
 }
 
-static void check_level_names(ms_reader *reader, const ms_study *study, const ms_factor_levels *levels) {
+static void check_level_names(ms_reader *reader, const ms_study *study, const ms_scale *scale,
+                              const ms_factor_levels *levels) {
   for (int i = 0; i < levels->count; i++) {
-    if (ms_study_level_find(study, levels->factor, levels->level[i]) != NULL) continue;
+    if (ms_study_level_find(study, scale->name, levels->factor, levels->level[i]) != NULL) continue;
     const char *best = "";
     int distance = -1;
     for (int j = 0; j < study->n_level_defs; j++) {
@@ -49,7 +50,7 @@ static void check_levels(ms_reader *reader, const ms_study *study, const ms_scal
     } else if (study->factors[factor].type == MS_FACTOR_INT) {
       check_int_levels(reader, levels);
     } else if (study->factors[factor].type == MS_FACTOR_LEVEL) {
-      check_level_names(reader, study, levels);
+      check_level_names(reader, study, scale, levels);
     }
   }
   for (int i = 0; i < study->n_factors; i++) {

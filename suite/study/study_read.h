@@ -18,6 +18,8 @@ void ms_read_items(ms_reader *reader, const ms_node *node, ms_node_kind kind, co
 /* The scales: and define: blocks; `study` is the ms_study. */
 void ms_read_scales(ms_reader *reader, const ms_node *node, void *study);
 void ms_read_define(ms_reader *reader, const ms_node *node, void *study);
+/* Adds the levels of a define: block; `scale` is the scale that it belongs to, or empty. */
+void ms_read_define_of(ms_reader *reader, const ms_node *node, const char *scale, ms_study *study);
 
 /* factors, source, tags, metrics, sanity, contrasts, claims, published, baseline, budget. */
 void ms_read_factors(ms_reader *reader, const ms_node *node, void *study);

@@ -222,6 +222,13 @@ static void read_published_case(ms_reader *reader, const ms_node *node, void *ou
 
 /* ---- the scale ---- */
 
+/* The levels that a scale defines go into the study's list: ms_read_scales. */
+static void read_later(ms_reader *reader, const ms_node *node, void *out) {
+  (void)reader;
+  (void)node;
+  (void)out;
+}
+
 static bool read_scale(ms_reader *reader, const ms_node *node, void *out) {
   static const char *const NAMES[] = {"smoke", "local", "published"};
   ms_scale *scale = out;
@@ -241,6 +248,7 @@ static bool read_scale(ms_reader *reader, const ms_node *node, void *out) {
   const ms_field fields[] = {
       MS_CUSTOM("trainer", true, read_trainer),
       MS_NAME(ms_scale, system, false),
+      MS_CUSTOM("define", false, read_later),
       MS_CUSTOM("factors", true, read_factors),
       MS_CUSTOM("exclude", false, read_excludes),
       MS_CUSTOM("expect_fail", false, read_expects),
@@ -258,4 +266,8 @@ static bool read_scale(ms_reader *reader, const ms_node *node, void *out) {
 void ms_read_scales(ms_reader *reader, const ms_node *node, void *out) {
   ms_study *study = out;
   ms_read_items(reader, node, MS_NODE_MAP, "scales", sizeof(ms_scale), read_scale, &study->scales, &study->n_scales);
+  for (int i = 0; i < study->n_scales; i++) {
+    const ms_node *define = ms_yaml_child(ms_yaml_child(node, study->scales[i].name), "define");
+    if (define != NULL && !define->bad) ms_read_define_of(reader, define, study->scales[i].name, study);
+  }
 }

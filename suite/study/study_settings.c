@@ -64,7 +64,7 @@ static int count_levels(const ms_node *node) {
   return count;
 }
 
-static void read_factor_levels(ms_reader *reader, const ms_node *factor, ms_study *study) {
+static void read_factor_levels(ms_reader *reader, const ms_node *factor, const char *scale, ms_study *study) {
   if (!ms_expect(reader, factor, MS_NODE_MAP, factor->key)) return;
   for (const ms_node *node = factor->first; node != NULL; node = node->next) {
     ms_level *level = &study->levels[study->n_level_defs];
@@ -75,20 +75,22 @@ static void read_factor_levels(ms_reader *reader, const ms_node *factor, ms_stud
     }
     strcpy(level->name, node->key);
     strcpy(level->factor, factor->key);
+    strcpy(level->scale, scale);
     level->place = node->key_place;
     study->n_level_defs += 1;
     read_level(reader, node, level);
   }
 }
 
-void ms_read_define(ms_reader *reader, const ms_node *node, void *out) {
-  ms_study *study = out;
-  if (!ms_expect(reader, node, MS_NODE_MAP, "define")) return;
-  int count = count_levels(node);
-  reader->st = reader->st != MK_OK ? reader->st
-                                   : mk_heap_array(reader->ctx, (size_t)count, sizeof *study->levels, &study->levels);
+void ms_read_define_of(ms_reader *reader, const ms_node *node, const char *scale, ms_study *study) {
+  if (!ms_expect(reader, node, MS_NODE_MAP, "define") || reader->st != MK_OK) return;
+  size_t old = (size_t)study->n_level_defs, added = (size_t)count_levels(node);
+  reader->st = mk_heap_resize(reader->ctx, &study->levels, (old + added) * sizeof *study->levels);
   if (reader->st != MK_OK) return;
+  memset(study->levels + old, 0, added * sizeof *study->levels);
   for (const ms_node *factor = node->first; factor != NULL; factor = factor->next) {
-    if (!factor->bad) read_factor_levels(reader, factor, study);
+    if (!factor->bad) read_factor_levels(reader, factor, scale, study);
   }
 }
+
+void ms_read_define(ms_reader *reader, const ms_node *node, void *out) { ms_read_define_of(reader, node, "", out); }

@@ -103,12 +103,16 @@ START_TEST(test_good_file) {
   ck_assert_str_eq(study->cite, "nobody-2026");
   ck_assert_int_eq(study->n_factors, 2);
   ck_assert_int_eq(study->factors[0].type, MS_FACTOR_INT);
-  ck_assert_int_eq(study->n_level_defs, 2);
-  const ms_level *level = ms_study_level_find(study, "stack", "sharded");
+  ck_assert_int_eq(study->n_level_defs, 3);
+  const ms_level *level = ms_study_level_find(study, "smoke", "stack", "sharded");
   ck_assert_ptr_nonnull(level);
   ck_assert_int_eq(level->set.count, 2);
   ck_assert_str_eq(level->set.item[1].key, "ep");
   ck_assert_str_eq(level->set.item[1].value, "world");
+  const ms_level *own = ms_study_level_find(study, "local", "stack", "sharded"); /* a scale's own define comes first */
+  ck_assert_ptr_nonnull(own);
+  ck_assert_str_eq(own->set.item[1].value, "2");
+  ck_assert_ptr_nonnull(ms_study_level_find(study, "local", "stack", "none"));
   const ms_scale *local = ms_study_scale_find(study, "local");
   ck_assert_ptr_nonnull(local);
   ck_assert_str_eq(local->model, "tiny-moe");
