@@ -9,6 +9,7 @@
   X(rmsnorm_fwd) X(rmsnorm_bwd) \
   X(linear_pack) X(linear_fwd) X(linear_dgrad) X(linear_wgrad) \
   X(grouped_gemm_fwd) X(grouped_gemm_dgrad) X(grouped_gemm_wgrad) \
+  X(mxfp8_quantize) X(mxfp8_dequantize) X(mxfp8_linear) X(mxfp8_grouped) \
   X(qk_norm_rope_fwd) X(qk_norm_rope_bwd) \
   X(attention_fwd) X(attention_bwd) \
   X(swiglu_fwd) X(swiglu_bwd) \

@@ -13,6 +13,8 @@
 #include "kernels/ops/grouped_gemm/grouped_gemm.h"
 #include "kernels/ops/linear/linear.h"
 #include "kernels/ops/load_balance/load_balance.h"
+#include "kernels/ops/mxfp8/mxfp8.h"
+#include "kernels/ops/mxfp8_gemm/mxfp8_gemm.h"
 #include "kernels/ops/param_init/param_init.h"
 #include "kernels/ops/permute/permute.h"
 #include "kernels/ops/qk_norm_rope/qk_norm_rope.h"

@@ -134,11 +134,16 @@ static bool run_tasks(mk_cpu_gemm *gemm, mk_gemm_family *family, const mk_gemm_p
   return !atomic_load(&failed);
 }
 
+/* Elements of f32 or bf16, or u8 with scales. */
+static mk_status check_operand(mk_stream *stream, mk_op_id op, const mk_tensor *t, const mk_tensor *scale) {
+  return t->dtype == MK_U8 && mk_tensor_present(scale) ? MK_OK : mk_cpu_check_float(stream, op, t->dtype);
+}
+
 mk_status mk_cpu_gemm_run(mk_stream *stream, mk_op_id op, const mk_gemm_call *call) {
   mk_context *ctx = stream->dev->ctx;
   mk_cpu_gemm *gemm = mk_cpu_device_of(stream)->gemm;
-  MK_TRY(ctx, mk_cpu_check_float(stream, op, call->a.dtype));
-  MK_TRY(ctx, mk_cpu_check_float(stream, op, call->b.dtype));
+  MK_TRY(ctx, check_operand(stream, op, &call->a, &call->a_scale));
+  MK_TRY(ctx, check_operand(stream, op, &call->b, &call->b_scale));
   MK_TRY(ctx, mk_cpu_check_float(stream, op, call->c.dtype));
   if (call->groups == 0 || call->n == 0 || call->k == 0) return MK_OK;
   MK_TRY(ctx, check_offsets(ctx, op, call));

@@ -1,8 +1,9 @@
 /* GEMM of the cpu backends: dense and grouped, y = x W^T and its two gradients, over oneDNN.
  *
- * Values: operands f32 or bf16 in any mix, products exact, sums in FP32 (plus `add`), one rounding to the output dtype.
- * Results do not depend on the number of threads: tiles follow from the shape and the row offsets, one task owns one
- * output tile. They do depend on the kernel (native or widened), on oneDNN and on the instruction set.
+ * Values: operands f32 or bf16 in any mix, or MXFP8 (both, y = x W^T only), products exact, sums in FP32 (plus `add`),
+ * one rounding to the output dtype. Results do not depend on the number of threads: tiles follow from the shape and the
+ * row offsets, one task owns one output tile. They do depend on the kernel (native or widened), on oneDNN and on the
+ * instruction set.
  *
  * A call opens one parallel region over all groups. Memory is taken when the device is created (scratch of each thread)
  * and by the first call of a shape (task list, native primitives), whatever its offsets; later calls allocate nothing
@@ -27,9 +28,10 @@ typedef enum mk_gemm_kind {
 typedef struct mk_gemm_call {
   mk_gemm_kind kind;
   int64_t groups, n, k;
-  mk_tensor a;   /* x (fwd) or dy */
-  mk_tensor b;   /* w [groups,n,k] (fwd, dgrad) or x (wgrad) */
-  mk_tensor add; /* optional, dtype of c, may alias c; not for wgrad */
+  mk_tensor a;                /* x (fwd) or dy */
+  mk_tensor b;                /* w [groups,n,k] (fwd, dgrad) or x (wgrad) */
+  mk_tensor a_scale, b_scale; /* MXFP8: a and b are u8, blocks of 32 along the reduction; fwd only */
+  mk_tensor add;              /* optional, dtype of c, may alias c; not for wgrad */
   mk_tensor c;
   mk_tensor offsets; /* i32 [groups+1]; absent: one group of all rows */
   bool overwrite;    /* wgrad: c is taken as zero; groups without rows become zero */

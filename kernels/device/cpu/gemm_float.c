@@ -1,10 +1,12 @@
 /* Tiles through dnnl_sgemm. FP32 operands are used where they lie; BF16 operands are widened block by block into the
- * thread's scratch, which stays in its second-level cache: a product of two BF16 numbers is exact in FP32.
+ * thread's scratch, which stays in its second-level cache: a product of two BF16 numbers is exact in FP32. MXFP8
+ * operands go the same way: an element times its scale is an FP32 number, and so is a product of two.
  *
  * Scratch: accumulator ROWS x COLS, then the block of a, then the block of b. The reduction goes in steps that fit. */
 #include <oneapi/dnnl/dnnl.h>
 
 #include "kernels/device/cpu/gemm_parts.h"
+#include "kernels/ops/mxfp8/mxfp8.h"
 
 enum {
   STEP_A = 1024,       /* columns of a widened at once, with weights in FP32 */
@@ -24,13 +26,18 @@ typedef struct block {
 } block;
 
 /* A block of a matrix as floats: in place when it is stored so, else copied into *scratch, which moves on. `compact`
- * asks for a block without gaps between its rows. */
-static block take(const mk_tensor *t, int64_t offset, int64_t ld, int64_t rows, int64_t cols, bool compact,
-                  float **scratch) {
+ * asks for a block without gaps between its rows. `scale` belongs to MXFP8, whose columns start at a block's begin. */
+static block take(const mk_tensor *t, const mk_tensor *scale, int64_t offset, int64_t ld, int64_t rows, int64_t cols,
+                  bool compact, float **scratch) {
   const void *at = mk_gemm_at(t, offset);
   if (t->dtype == MK_F32 && (!compact || ld == cols)) return (block){.data = at, .ld = ld};
   block out = {.data = *scratch, .ld = cols};
-  mk_cpu_rows_load(at, t->dtype, ld, rows, cols, *scratch, cols);
+  if (t->dtype == MK_U8) {
+    int64_t scale_ld = mk_mxfp8_blocks(ld), first = offset / ld * scale_ld + offset % ld / MK_MXFP8_BLOCK;
+    mk_gemm_mxfp8_load(at, mk_gemm_at(scale, first), ld, scale_ld, rows, cols, *scratch, cols);
+  } else {
+    mk_cpu_rows_load(at, t->dtype, ld, rows, cols, *scratch, cols);
+  }
   *scratch += rows * cols;
   return out;
 }
@@ -52,10 +59,10 @@ static bool wgrad_tile(const mk_gemm_plan *plan, const mk_gemm_task *task, float
     float beta = call->overwrite && done == 0 ? 0 : 1;
     int64_t rows = min(plan->tiles.rows, task->rows - done), row = task->row + done;
     float *free_scratch = scratch;
-    block a =
-        take(&call->a, mk_gemm_row_offset(row, task->col, call->n), call->n, rows, task->cols, true, &free_scratch);
-    block b =
-        take(&call->b, mk_gemm_row_offset(row, task->inner, call->k), call->k, rows, task->inners, true, &free_scratch);
+    block a = take(&call->a, NULL, mk_gemm_row_offset(row, task->col, call->n), call->n, rows, task->cols, true,
+                   &free_scratch);
+    block b = take(&call->b, NULL, mk_gemm_row_offset(row, task->inner, call->k), call->k, rows, task->inners, true,
+                   &free_scratch);
     if (!mk_cpu_sgemm('T', 'N', task->cols, task->inners, rows, 1, a.data, a.ld, b.data, b.ld, beta, c, call->k)) {
       return false;
     }
@@ -67,19 +74,20 @@ static bool wgrad_tile(const mk_gemm_plan *plan, const mk_gemm_task *task, float
 static bool reduce_step(const mk_gemm_call *call, const mk_gemm_task *task, int64_t at, int64_t len, float beta,
                         float *acc, int64_t ld, float *scratch) {
   int64_t whole = mk_gemm_reduction(call);
-  block a = take(&call->a, mk_gemm_row_offset(task->row, at, whole), whole, task->rows, len, false, &scratch);
+  block a =
+      take(&call->a, &call->a_scale, mk_gemm_row_offset(task->row, at, whole), whole, task->rows, len, false, &scratch);
   if (call->kind == MK_GEMM_FWD) {
     int64_t offset = mk_gemm_weight_offset(task->group, call->n, call->k, task->col, at);
-    if (task->rows >= TRANSPOSE_ROWS) {
+    if (task->rows >= TRANSPOSE_ROWS && call->b.dtype != MK_U8) {
       int64_t ldb = task->cols + PAD;
       mk_gemm_transpose(mk_gemm_at(&call->b, offset), call->b.dtype, call->k, task->cols, len, scratch, ldb);
       return mk_cpu_sgemm('N', 'N', task->rows, task->cols, len, 1, a.data, a.ld, scratch, ldb, beta, acc, ld);
     }
-    block b = take(&call->b, offset, call->k, task->cols, len, false, &scratch);
+    block b = take(&call->b, &call->b_scale, offset, call->k, task->cols, len, false, &scratch);
     return mk_cpu_sgemm('N', 'T', task->rows, task->cols, len, 1, a.data, a.ld, b.data, b.ld, beta, acc, ld);
   }
   int64_t offset = mk_gemm_weight_offset(task->group, call->n, call->k, at, task->col);
-  block b = take(&call->b, offset, call->k, len, task->cols, false, &scratch);
+  block b = take(&call->b, NULL, offset, call->k, len, task->cols, false, &scratch);
   return mk_cpu_sgemm('N', 'N', task->rows, task->cols, len, 1, a.data, a.ld, b.data, b.ld, beta, acc, ld);
 }
 

@@ -61,6 +61,10 @@ void mk_gemm_wgrad_clear(const mk_gemm_call *call, const mk_gemm_task *task);
 void mk_gemm_transpose(const void *src, mk_dtype dtype, int64_t ld, int64_t rows, int64_t cols, float *dst,
                        int64_t dst_ld);
 
+/* As mk_cpu_rows_load from MXFP8: elements q, the scales of the same rows; both start at a block's begin. */
+void mk_gemm_mxfp8_load(const uint8_t *q, const uint8_t *scale, int64_t ld, int64_t scale_ld, int64_t rows,
+                        int64_t cols, float *dst, int64_t dst_ld);
+
 /* One task, on the calling thread. False on failure of oneDNN. */
 bool mk_gemm_float_tile(const mk_gemm_plan *plan, const mk_gemm_task *task, float *scratch);
 

@@ -1,6 +1,6 @@
-/* Copies of blocks of f32 or bf16 as FP32, straight or transposed, and back. */
+/* Copies of blocks of f32, bf16 or MXFP8 as FP32, straight or transposed, and back. */
 #include "kernels/device/cpu/gemm_parts.h"
-#include "kernels/device/cpu/vector.h"
+#include "kernels/ops/mxfp8/mxfp8_leaf.h"
 
 MK_INLINE void load_leaf(const void *src, mk_dtype dtype, int64_t ld, int64_t rows, int64_t cols, float *dst,
                          int64_t dst_ld) {
@@ -37,6 +37,19 @@ MK_VECTOR void mk_cpu_rows_store(const float *src, int64_t src_ld, int64_t rows,
     store_leaf(src, src_ld, rows, cols, dst, MK_BF16, ld);
   } else {
     store_leaf(src, src_ld, rows, cols, dst, MK_F32, ld);
+  }
+}
+
+MK_VECTOR void mk_gemm_mxfp8_load(const uint8_t *q, const uint8_t *scale, int64_t ld, int64_t scale_ld, int64_t rows,
+                                  int64_t cols, float *dst, int64_t dst_ld) {
+  for (int64_t r = 0; r < rows; r++) {
+    for (int64_t at = 0; at < cols; at += MK_MXFP8_BLOCK) {
+      float factor = mk_mxfp8_scale(scale[r * scale_ld + at / MK_MXFP8_BLOCK]);
+      int64_t end = at + MK_MXFP8_BLOCK < cols ? at + MK_MXFP8_BLOCK : cols;
+#pragma omp simd
+      for (int64_t c = at; c < end; c++)
+        dst[r * dst_ld + c] = mk_mxfp8_decode(q[r * ld + c]) * factor;
+    }
   }
 }
 

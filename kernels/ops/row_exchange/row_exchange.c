@@ -16,7 +16,7 @@ static mk_status check_routes(mk_stream *stream, const char *op, const mk_row_ro
 mk_status mk_row_put(mk_stream *stream, const mk_row_put_args *args) {
   const char *op = "row_put";
   MK_TRY(stream->dev->ctx, check_routes(stream, op, &args->routes));
-  MK_CHECK_2D(stream, op, args, x, MK_ANY_FLOAT, -1, -1);
+  MK_CHECK_2D(stream, op, args, x, MK_ANY_FLOAT | MK_ONE_OF(MK_U8), -1, -1);
   int64_t tokens = args->routes.rank.dim[0], routes = mk_tensor_count(&args->routes.rank);
   MK_CHECK(stream->dev->ctx, args->x.dim[0] == tokens || args->x.dim[0] == routes, MK_ERR_ARG,
            "%s: x has %lld rows, expected one a token (%lld) or one a route (%lld)", op, (long long)args->x.dim[0],
@@ -27,6 +27,6 @@ mk_status mk_row_put(mk_stream *stream, const mk_row_put_args *args) {
 mk_status mk_row_get(mk_stream *stream, const mk_row_get_args *args) {
   const char *op = "row_get";
   MK_TRY(stream->dev->ctx, check_routes(stream, op, &args->routes));
-  MK_CHECK_2D(stream, op, args, out, MK_ANY_FLOAT, mk_tensor_count(&args->routes.rank), -1);
+  MK_CHECK_2D(stream, op, args, out, MK_ANY_FLOAT | MK_ONE_OF(MK_U8), mk_tensor_count(&args->routes.rank), -1);
   return mk_stream_launch(stream, MK_OP_row_get, args, sizeof *args);
 }

@@ -3,8 +3,8 @@
  * `peers` is the table of the peers' base addresses as seen from here; a buffer starts `offset` bytes after each base
  * (the layout is the same on all ranks). Route r = t*K + k names (rank, row); rank -1 is a dropped route.
  * put: row t of x [T,D] (or row r of x [T*K,D]) -> the named row of each kept route. get: the named row -> out[r];
- * rows of dropped routes become zero. Neither waits nor tells anyone: barriers on the stream do
- * (Olmo-core 3.0.0 olmo_core/kernels/symm_mem_vdev2d.py). */
+ * rows of dropped routes become zero. Rows are copied byte for byte: of a float dtype, or u8. Neither waits nor tells
+ * anyone: barriers on the stream do (Olmo-core 3.0.0 olmo_core/kernels/symm_mem_vdev2d.py). */
 #ifndef KERNELS_OPS_ROW_EXCHANGE_ROW_EXCHANGE_H
 #define KERNELS_OPS_ROW_EXCHANGE_ROW_EXCHANGE_H
 

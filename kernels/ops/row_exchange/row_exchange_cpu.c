@@ -36,7 +36,6 @@ static void get_routes(const void *args, int64_t first, int64_t count) {
 
 mk_status mk_row_put_cpu(mk_stream *stream, const void *args) {
   const mk_row_put_args *a = args;
-  MK_TRY(stream->dev->ctx, mk_cpu_check_float(stream, MK_OP_row_put, a->x.dtype));
   MK_TRY(stream->dev->ctx, mk_row_routes_check(stream, "row_put", &a->routes));
   int64_t grain = mk_cpu_grain_rows(PIECE_ELEMENTS, a->x.dim[1]);
   mk_cpu_ranges(mk_tensor_count(&a->routes.rank), grain, put_routes, a);
@@ -45,7 +44,6 @@ mk_status mk_row_put_cpu(mk_stream *stream, const void *args) {
 
 mk_status mk_row_get_cpu(mk_stream *stream, const void *args) {
   const mk_row_get_args *a = args;
-  MK_TRY(stream->dev->ctx, mk_cpu_check_float(stream, MK_OP_row_get, a->out.dtype));
   MK_TRY(stream->dev->ctx, mk_row_routes_check(stream, "row_get", &a->routes));
   mk_cpu_ranges(a->out.dim[0], mk_cpu_grain_rows(PIECE_ELEMENTS, a->out.dim[1]), get_routes, a);
   return MK_OK;
