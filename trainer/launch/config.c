@@ -40,6 +40,9 @@ mt_config mt_config_default(void) {
       .rank_tokens = 256,
       .global_tokens = 256,
       .precision = MT_FP32,
+      .mxfp8_attention = true,
+      .mxfp8_mlp = true,
+      .mxfp8_ep = true,
       .routing = MK_ROUTING_LEARNED,
       .seed = 1234,
       .steps = 10,
@@ -193,3 +196,8 @@ int64_t mt_config_microbatches(const mt_config *cfg) {
 }
 
 int64_t mt_config_moe_layers(const mt_config *cfg) { return cfg->layers - cfg->dense_layers; }
+
+const char *mt_config_kind(const mt_config *cfg) {
+  if (strcmp(cfg->device, "sim") == 0) return "simulated";
+  return cfg->precision == MT_MXFP8 && strcmp(cfg->device, "cuda") != 0 ? "emulated" : "measured";
+}

@@ -66,6 +66,8 @@ typedef struct mt_config {
   int64_t rank_tokens;   /* tokens of one microbatch of one rank; a multiple of seq_len */
   int64_t global_tokens; /* tokens of one step over all ranks */
   mt_precision precision;
+  bool mxfp8_attention, mxfp8_mlp, mxfp8_ep; /* parts under precision mxfp8 */
+  mk_mxfp8_rule mxfp8_scale;
   mk_kernel kernel;
   mk_routing routing;
   mt_recompute recompute;
@@ -149,6 +151,15 @@ int64_t mt_config_ep(const mt_config *cfg);
 int64_t mt_config_dp(const mt_config *cfg);           /* data-parallel ranks of one stage: ranks / pp */
 int64_t mt_config_microbatches(const mt_config *cfg); /* per rank and step */
 int64_t mt_config_moe_layers(const mt_config *cfg);
+
+/* How the numbers of a run come about: "measured", "simulated" (device sim), or "emulated": MXFP8 on a device that has
+ * no such arithmetic, with its bits but not its speed. */
+const char *mt_config_kind(const mt_config *cfg);
+
+/* Whether attention projections, experts (routed, shared and dense MLP), and exchanged rows are MXFP8. */
+static inline bool mt_mxfp8_attention(const mt_config *c) { return c->precision == MT_MXFP8 && c->mxfp8_attention; }
+static inline bool mt_mxfp8_mlp(const mt_config *c) { return c->precision == MT_MXFP8 && c->mxfp8_mlp; }
+static inline bool mt_mxfp8_ep(const mt_config *c) { return c->precision == MT_MXFP8 && c->mxfp8_ep; }
 
 #ifdef __cplusplus
 }

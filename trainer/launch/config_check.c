@@ -87,13 +87,48 @@ static mk_status check_data(mk_context *ctx, const mt_config *c) {
   return MK_OK;
 }
 
+static mk_status check_blocks(mk_context *ctx, const char *part, const char *what, int64_t value) {
+  MK_CHECK(
+      ctx, value % MK_MXFP8_BLOCK == 0, MK_ERR_CONFIG,
+      "%s: MXFP8 has one scale for 32 values along the sum, but %s is %lld, no multiple of 32; change it or set %s "
+      "to false",
+      part, what, (long long)value, part);
+  return MK_OK;
+}
+
+/* The format's dimensions (Olmo-core 3.0.0 olmo_core/kernels/mxfp8_linear.py, scaled_grouped_mm.py). */
+static mk_status check_mxfp8(mk_context *ctx, const mt_config *c) {
+  if (c->precision != MT_MXFP8) return MK_OK;
+  const char *attention = "mxfp8_attention", *mlp = "mxfp8_mlp";
+  MK_CHECK(ctx, c->mxfp8_attention || c->mxfp8_mlp, MK_ERR_CONFIG,
+           "precision: mxfp8 without mxfp8_attention and mxfp8_mlp multiplies nothing in MXFP8; use bf16");
+  MK_CHECK(ctx, c->mxfp8_mlp || !c->mxfp8_ep, MK_ERR_CONFIG,
+           "mxfp8_ep: rows travel as MXFP8 because the experts multiply them so; set mxfp8_mlp, or mxfp8_ep to false");
+  MK_CHECK(
+      ctx, c->shard != MT_SHARD_FSDP, MK_ERR_UNSUPPORTED,
+      "precision: mxfp8 keeps quantised copies of whole weights, which fsdp gives up between layers; use dist_opt");
+  MK_CHECK(
+      ctx, !c->mxfp8_mlp || c->ep_transport != MT_EP_DEEPEP_V2, MK_ERR_UNSUPPORTED,
+      "ep_transport: deepep_v2 carries no MXFP8 yet; use rowwise or block, or set mxfp8_mlp and mxfp8_ep to false");
+  if (c->mxfp8_attention) {
+    MK_TRY(ctx, check_blocks(ctx, attention, "d_model", c->d_model));
+    MK_TRY(ctx, check_blocks(ctx, attention, "heads x head_dim", c->heads * c->head_dim));
+    MK_TRY(ctx, check_blocks(ctx, attention, "2 x kv_heads x head_dim", 2 * c->kv_heads * c->head_dim));
+    MK_TRY(ctx, check_blocks(ctx, attention, "rank_tokens", c->rank_tokens));
+  }
+  if (!c->mxfp8_mlp) return MK_OK;
+  MK_TRY(ctx, check_blocks(ctx, mlp, "d_model", c->d_model));
+  if (mt_config_moe_layers(c) > 0) MK_TRY(ctx, check_blocks(ctx, mlp, "expert_hidden", c->expert_hidden));
+  if (mt_config_moe_layers(c) > 0) MK_TRY(ctx, check_blocks(ctx, mlp, "shared_hidden", c->shared_hidden));
+  return c->dense_layers > 0 ? check_blocks(ctx, mlp, "dense_hidden", c->dense_hidden) : MK_OK;
+}
+
 /* Options that the key table knows but this version cannot run; the words stay so that messages can name them. */
 static mk_status check_built(mk_context *ctx, const mt_config *c) {
   MK_CHECK(ctx, c->pp == 1, MK_ERR_UNSUPPORTED, "pp: pipeline parallelism is not built yet; use 1");
   MK_CHECK(ctx, c->pp_schedule == MT_PP_1F1B && c->pp_chunks <= 1, MK_ERR_UNSUPPORTED,
            "pp_schedule, pp_chunks: pipeline parallelism is not built yet; use 1f1b and 1");
   MK_CHECK(ctx, c->shard != MT_SHARD_FSDP, MK_ERR_UNSUPPORTED, "shard: fsdp is not built yet; use ddp or dist_opt");
-  MK_CHECK(ctx, c->precision != MT_MXFP8, MK_ERR_UNSUPPORTED, "precision: mxfp8 is not built yet; use bf16 or fp32");
   MK_CHECK(ctx, c->recompute != MT_RECOMPUTE_SELECTIVE, MK_ERR_UNSUPPORTED,
            "recompute: selective is not built yet; use none or full");
   MK_CHECK(ctx, c->ranks == 1 || strcmp(c->device, "cuda") != 0, MK_ERR_UNSUPPORTED,
@@ -112,5 +147,6 @@ mk_status mt_config_check(mk_context *ctx, const mt_config *cfg) {
   MK_TRY(ctx, check_batch(ctx, cfg));
   MK_TRY(ctx, check_size(ctx, cfg));
   MK_TRY(ctx, check_data(ctx, cfg));
+  MK_TRY(ctx, check_mxfp8(ctx, cfg));
   return check_built(ctx, cfg);
 }

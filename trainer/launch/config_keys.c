@@ -29,6 +29,7 @@ static const char *const SHARD[] = {"none", "ddp", "dist_opt", "fsdp", NULL};
 static const char *const GRAD_REDUCE[] = {"all_reduce", "reduce_scatter", NULL};
 static const char *const EP_TRANSPORT[] = {"block", "rowwise", "deepep_v2", NULL};
 static const char *const PRECISION[] = {"fp32", "bf16", "mxfp8", "fp64", NULL};
+static const char *const MXFP8_SCALE[] = {"rceil", "floor", NULL};
 static const char *const KERNEL[] = {"auto", "native", "widened", NULL};
 static const char *const ROUTING[] = {"learned", "random", "uniform", "replay", NULL};
 static const char *const RECOMPUTE[] = {"none", "selective", "full", NULL};
@@ -88,6 +89,10 @@ static const mt_key KEYS[] = {
     INT(RUN, rank_tokens, 1, BIG, "tokens of a microbatch on one rank; a multiple of seq_len"),
     INT(RUN, global_tokens, 1, BIG, "tokens of a step over all ranks"),
     ENUM(RUN, precision, PRECISION, "compute precision"),
+    BOOL(RUN, mxfp8_attention, "precision mxfp8: the attention projections"),
+    BOOL(RUN, mxfp8_mlp, "precision mxfp8: routed experts, shared expert, dense MLP"),
+    BOOL(RUN, mxfp8_ep, "precision mxfp8: the rows that travel to experts and back"),
+    ENUM(RUN, mxfp8_scale, MXFP8_SCALE, "scale of an MXFP8 block: rceil never saturates, floor is the OCP rule"),
     ENUM(RUN, kernel, KERNEL, "BF16 GEMM: auto (by CPU feature), native, widened to FP32"),
     ENUM(RUN, routing, ROUTING, "learned, random draws, uniform round robin"),
     ENUM(RUN, recompute, RECOMPUTE, "activation recompute"),

@@ -44,8 +44,7 @@ static mk_status routed_forward(mt_model *m, const mt_pass *p, mt_layer *l, cons
   mk_tensor sums = mt_pass_sums(m, p);
   MK_TRY(ctx, m->ep->ops->dispatch(m->ep, p->stream, &a->ep, x, &sums, p->train));
   MK_TRY(ctx, mt_experts_forward(m, p, l));
-  const mk_tensor *expert_out = m->ep->ops->in_place ? &a->ep.returned : &m->scratch.expert_out;
-  return m->ep->ops->combine(m->ep, p->stream, &a->ep, expert_out, &shared, &a->out);
+  return m->ep->ops->combine(m->ep, p->stream, &a->ep, mt_experts_output(m, a), &shared, &a->out);
 }
 
 /* In: the stream and, with pre-norm, the attention branch still to be added. Out: x_out is where the next part finds

@@ -1,5 +1,5 @@
 /* The model as a whole: building the layers, packing, and a microbatch's way there and back through a chunk. */
-#include "trainer/model/model.h"
+#include "trainer/model/mxfp8.h"
 
 #include "kernels/base/heap.h"
 
@@ -86,6 +86,7 @@ void mt_model_destroy(mt_model *m) {
 mk_status mt_model_pack(mt_model *m, mk_stream *stream) {
   for (int i = 0; i < m->params.count; i++) {
     const mt_param *p = &m->params.item[i];
+    MK_TRY(m->ctx, mt_mxfp8_pack(m, stream, p));
     if (!mk_tensor_present(&p->packed)) continue;
     MK_TRY(m->ctx, mk_linear_pack(stream, &(mk_linear_pack_args){.w = p->w, .packed = p->packed}));
   }

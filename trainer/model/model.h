@@ -45,6 +45,7 @@ typedef struct mt_mlp {
   mt_ep_layer ep;           /* routing, dispatched rows, returned rows */
   mk_tensor up_gate;        /* c [N,2F]  rows of the local experts */
   mk_tensor act;            /* c [N,F] */
+  mk_mxfp8 act_q;           /* mxfp8: the same along F, in place of act */
   mk_tensor shared_up_gate; /* c [T,2Fs] */
   mk_tensor shared_act;     /* c [T,Fs] */
   mk_tensor out;            /* c [T,D]   routed + shared: the branch (pre) or what Nout normalises */
@@ -76,6 +77,8 @@ typedef struct mt_scratch {
   mk_tensor dweights;                                   /* f32 [T,K] */
   mk_tensor expert_out;   /* c [N,D] output (forward) or input gradient (backward) of the local experts */
   mk_tensor expert_d_out; /* c [N,D] gradient of the local experts' output */
+  mk_tensor mx[2];        /* u8, mxfp8: the quantised operands of one GEMM */
+  mk_tensor mx_values;    /* c, mxfp8: a saved operand of the shared expert, read back */
 } mt_scratch;
 
 typedef struct mt_head {
@@ -193,6 +196,9 @@ mk_status mt_router_forward(mt_model *m, const mt_pass *p, mt_layer *l, const mk
 mk_status mt_router_backward(mt_model *m, const mt_pass *p, mt_layer *l, const mk_tensor *x, mk_tensor *dx, bool add);
 mk_status mt_experts_forward(mt_model *m, const mt_pass *p, mt_layer *l);
 mk_status mt_experts_backward(mt_model *m, const mt_pass *p, mt_layer *l);
+/* i32 [1]: how many rows the local experts have; where they write. */
+mk_tensor mt_experts_rows(const mt_mlp *a);
+const mk_tensor *mt_experts_output(const mt_model *m, const mt_mlp *a);
 mk_status mt_head_forward_backward(mt_model *m, const mt_pass *p, const mk_tensor *x, const mk_tensor *pending);
 
 /* Linear layers of a unit by role: y = x W^T; dx (+ add), and dW = or += by pass->first. */

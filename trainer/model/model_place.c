@@ -1,5 +1,5 @@
 /* Where the tensors of a model live. Called twice per arena (see arena.h); the order decides the layout. */
-#include "trainer/model/model.h"
+#include "trainer/model/mxfp8.h"
 
 typedef struct placer {
   mt_model *m;
@@ -41,7 +41,12 @@ static void place_routed(const placer *w, mt_mlp *a) {
   put1(w->act, &a->lse, w->f, t);
   mt_ep_layer_place(w->m->ep, &a->ep, w->act, w->comm);
   put2(w->act, &a->up_gate, w->c, n, 2 * c->expert_hidden);
-  put2(w->act, &a->act, w->c, n, c->expert_hidden);
+  if (mt_mxfp8_mlp(c)) {
+    a->act_q = mk_mxfp8_shape(0, n, c->expert_hidden);
+    mt_mxfp8_place(w->act, &a->act_q);
+  } else {
+    put2(w->act, &a->act, w->c, n, c->expert_hidden);
+  }
 }
 
 static void place_mlp(const placer *w, mt_mlp *a, bool dense) {
@@ -89,7 +94,7 @@ static void place_scratch(const placer *w) {
   put1(w->work, &s->attn_work, MK_U8, (int64_t)mk_attention_work_bytes(m->dev, t, &shape));
   put2(w->work, &s->d_act, w->c, n, c->expert_hidden);
   put2(w->work, &s->d_up_gate, w->c, n, 2 * c->expert_hidden);
-  if (m->ep->ops->windowed) { /* peers read and write them */
+  if (mk_tensor_present(&m->ep->expert_out)) { /* peers read and write them */
     s->expert_out = m->ep->expert_out;
     s->expert_d_out = m->ep->expert_d_out;
   } else {
@@ -101,6 +106,7 @@ static void place_scratch(const placer *w) {
   put2(w->work, &s->shared_out, w->c, t, c->d_model);
   put2(w->work, &s->dlogits, w->f, t, c->experts);
   put2(w->work, &s->dweights, w->f, t, c->top_k);
+  mt_mxfp8_place_scratch(m, w->work);
 }
 
 static int64_t head_chunk(const mt_config *c) {

@@ -60,6 +60,8 @@ typedef struct mt_param {
   mk_tensor w;      /* compute copy [dim] */
   mk_tensor grad;   /* f32 [dim] */
   mk_tensor packed; /* GEMM copy of w, absent where the device takes w as it is */
+  /* precision mxfp8, else absent: w along K [(E,)N,K] for the forward pass, transposed along N [(E,)K,N] for dgrad */
+  mk_mxfp8 w_q, w_t_q;
   /* optimizer state of the own shard: elements [shard_first, shard_first + shard_count) of the local parameter */
   int64_t shard_first, shard_count;
   bool replicated;      /* every rank of the group holds all of it */
@@ -95,6 +97,15 @@ void mt_params_shard(mt_params *params, int dense_ranks, int dense_rank, int exp
 /* Places compute copies, gradients and optimizer state in the arenas (two-pass, see arena.h) and the packed copies in
  * the workspace arena. With FP32 (or FP64) compute, main is a view of w. */
 void mt_params_place(mt_params *params, mk_device *dev, const mt_config *cfg, mk_arena *arenas);
+
+/* Whether parameters of a role are multiplied in MXFP8; bytes of both quantised copies of one, 0 without. */
+bool mt_role_mxfp8(const mt_config *cfg, mt_param_role role);
+int64_t mt_param_mxfp8_bytes(const mt_param *p, const mt_config *cfg);
+
+static inline void mt_mxfp8_place(mk_arena *arena, mk_mxfp8 *m) {
+  mk_arena_place(arena, &m->q);
+  mk_arena_place(arena, &m->scale);
+}
 
 /* dtype of activations and compute copies; of gradients and statistics. */
 mk_dtype mt_compute_dtype(const mt_config *cfg);

@@ -35,8 +35,42 @@ static void place_optimizer(mt_param *p, mk_dtype master, bool main_is_w, mk_are
   mk_arena_place(optim, &p->v);
 }
 
+static bool is_attention(mt_param_role role) { return role == MT_PARAM_QKV || role == MT_PARAM_ATTN_O; }
+
+static bool is_mlp(mt_param_role role) {
+  return role == MT_PARAM_SHARED_UP_GATE || role == MT_PARAM_SHARED_DOWN || role == MT_PARAM_EXPERT_UP_GATE ||
+         role == MT_PARAM_EXPERT_DOWN;
+}
+
+bool mt_role_mxfp8(const mt_config *cfg, mt_param_role role) {
+  return (mt_mxfp8_attention(cfg) && is_attention(role)) || (mt_mxfp8_mlp(cfg) && is_mlp(role));
+}
+
+static void shape_mxfp8(const mt_param *p, mk_mxfp8 *w_q, mk_mxfp8 *w_t_q) {
+  bool grouped = p->n_dims == 3;
+  int64_t groups = grouped ? p->dim[0] : 0, n = p->dim[grouped ? 1 : 0], k = p->dim[grouped ? 2 : 1];
+  *w_q = mk_mxfp8_shape(groups, n, k);
+  *w_t_q = mk_mxfp8_shape(groups, k, n);
+}
+
+static int64_t bytes_of(const mk_mxfp8 *m) { return mk_tensor_count(&m->q) + mk_tensor_count(&m->scale); }
+
+int64_t mt_param_mxfp8_bytes(const mt_param *p, const mt_config *cfg) {
+  if (!mt_role_mxfp8(cfg, p->role)) return 0;
+  mk_mxfp8 w_q, w_t_q;
+  shape_mxfp8(p, &w_q, &w_t_q);
+  return bytes_of(&w_q) + bytes_of(&w_t_q);
+}
+
+static void place_mxfp8(mt_param *p, const mt_config *cfg, mk_arena *arena) {
+  if (!mt_role_mxfp8(cfg, p->role)) return;
+  shape_mxfp8(p, &p->w_q, &p->w_t_q);
+  mt_mxfp8_place(arena, &p->w_q);
+  mt_mxfp8_place(arena, &p->w_t_q);
+}
+
 static void place_packed(mt_param *p, mk_device *dev, mk_arena *workspace) {
-  if (!p->overwritten) return;
+  if (!p->overwritten || mk_tensor_present(&p->w_q.q)) return;
   bool grouped = p->n_dims == 3;
   int64_t groups = grouped ? p->dim[0] : 1;
   int64_t n = p->dim[grouped ? 1 : 0], k = p->dim[grouped ? 2 : 1];
@@ -58,6 +92,7 @@ void mt_params_place(mt_params *params, mk_device *dev, const mt_config *cfg, mk
     p->w = shaped_view(p, &params->flat_w[p->expert]);
     p->grad = shaped_view(p, &params->flat_grad[p->expert]);
     place_optimizer(p, master, compute == master, &arenas[MK_MEM_OPTIM]);
+    place_mxfp8(p, cfg, &arenas[MK_MEM_PARAMS]);
     place_packed(p, dev, &arenas[MK_MEM_WORKSPACE]);
   }
 }

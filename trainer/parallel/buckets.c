@@ -72,6 +72,6 @@ int64_t mt_state_bytes(const mt_params *params, const mt_config *cfg) {
   int64_t moments = compute == master ? 2 : 3; /* m and v, and main where it is not the compute copy */
   int64_t bytes = (params->flat_count[0] + params->flat_count[1]) * (compute + master);
   for (int i = 0; i < params->count; i++)
-    bytes += params->item[i].shard_count * moments * master;
+    bytes += params->item[i].shard_count * moments * master + mt_param_mxfp8_bytes(&params->item[i], cfg);
   return bytes;
 }

@@ -37,7 +37,10 @@ mk_status mt_ep_create(mk_context *ctx, mk_device *dev, const mt_config *cfg, in
                 .top_k = cfg->top_k,
                 .experts = cfg->experts,
                 .d_model = cfg->d_model,
-                .dtype = mt_compute_dtype(cfg)};
+                .dtype = mt_compute_dtype(cfg),
+                .mxfp8 = mt_mxfp8_mlp(cfg),
+                .mxfp8_wire = mt_mxfp8_ep(cfg),
+                .mxfp8_rule = cfg->mxfp8_scale};
   ep->ops = ops_for(cfg, ranks);
   size_rows(ep, cfg);
   if (ep->ops == &mt_ep_block_ops) {
@@ -74,6 +77,18 @@ void mt_ep_layer_destroy(mt_ep *ep, mt_ep_layer *layer) {
   mk_heap_free(ep->ctx, layer->recv_rows);
 }
 
+/* Rows that peers write lie in the window. MXFP8 keeps quantised rows for the backward pass, and one buffer for what is
+ * to be quantised. */
+static void place_rows(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations, mk_arena *comm) {
+  if (!ep->mxfp8) {
+    layer->rows = mk_tensor_2d(ep->dtype, ep->rows_max, ep->d_model);
+    mk_arena_place(ep->ops->windowed ? comm : activations, &layer->rows);
+    return;
+  }
+  layer->rows_q = mk_mxfp8_shape(0, ep->rows_max, ep->d_model);
+  mt_mxfp8_place(mt_ep_arrives_mxfp8(ep) ? comm : activations, &layer->rows_q);
+}
+
 void mt_ep_layer_place(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations, mk_arena *comm) {
   int64_t t = ep->tokens, k = ep->top_k, local = ep->experts / ep->ranks;
   layer->idx = mk_tensor_2d(MK_I32, t, k);
@@ -82,7 +97,6 @@ void mt_ep_layer_place(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations, mk_
   layer->total = mk_tensor_1d(MK_I32, ep->experts);
   layer->map = mk_tensor_2d(MK_I32, t, k);
   layer->offsets = mk_tensor_1d(MK_I32, local + 1);
-  layer->rows = mk_tensor_2d(ep->dtype, ep->rows_max, ep->d_model);
   mk_tensor *all[] = {&layer->idx, &layer->weights, &layer->position, &layer->total, &layer->map, &layer->offsets};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
     mk_arena_place(activations, all[i]);
@@ -90,11 +104,17 @@ void mt_ep_layer_place(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations, mk_
     layer->returned = mk_tensor_2d(ep->dtype, t * k, ep->d_model);
     mk_arena_place(activations, &layer->returned);
   }
-  mk_arena_place(ep->ops->windowed ? comm : activations, &layer->rows);
+  place_rows(ep, layer, activations, comm);
   ep->ops->place(ep, layer, activations, comm);
 }
 
-void mt_ep_place(mt_ep *ep, mk_arena *comm_arena) { ep->ops->place_shared(ep, comm_arena); }
+void mt_ep_place(mt_ep *ep, mk_arena *comm_arena) {
+  if (ep->mxfp8 && !mt_ep_arrives_mxfp8(ep)) {
+    ep->rows = mk_tensor_2d(ep->dtype, ep->rows_max, ep->d_model);
+    mk_arena_place(comm_arena, &ep->rows);
+  }
+  ep->ops->place_shared(ep, comm_arena);
+}
 
 mk_status mt_ep_weigh(mk_stream *s, const mt_ep_layer *layer, const mk_tensor *rows, const mk_tensor *add,
                       const mk_tensor *y) {

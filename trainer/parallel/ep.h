@@ -31,7 +31,8 @@ typedef struct mt_ep_layer {
   mk_tensor total;       /* i32 [E] this rank's routes per expert */
   mk_tensor map;         /* i32 [T,K] row of each route in `returned` (own routes, expert-major); -1 = dropped */
   mk_tensor offsets;     /* i32 [L+1] rows of the local experts in `rows` */
-  mk_tensor rows;        /* c [N,D] input rows of the local experts */
+  mk_tensor rows;        /* c [N,D] input rows of the local experts; absent with mxfp8: see mt_ep_rows */
+  mk_mxfp8 rows_q;       /* mxfp8, else absent: the same along D; saved */
   mk_tensor returned;    /* c [T*K,D] expert outputs of the own routes, in map order, kept for dweights; absent where
                             the experts weigh */
   mk_tensor row_weights; /* f32 [N,1] weight of each row; present where the experts apply it */
@@ -74,12 +75,18 @@ struct mt_ep {
   int64_t rows_max; /* N: rows of the buffers; all routes of the group where a run evaluates */
   int64_t capacity; /* rows that a rank accepts in training, <= N */
   mk_dtype dtype;
+  bool mxfp8, mxfp8_wire; /* the experts multiply MXFP8; rows travel as MXFP8 (mxfp8_ep) */
+  mk_mxfp8_rule mxfp8_rule;
+  mk_tensor rows; /* mxfp8: c [N,D] shared by the layers; absent where rows arrive as MXFP8 */
   /* windowed, shared by the layers: */
   mt_window *window;                  /* holds the comm arena, laid out alike on all ranks */
   mk_tensor peers;                    /* i64 [R] */
   mk_tensor identity;                 /* i32 [T,K]: route r lies in row r */
   mk_tensor expert_out, expert_d_out; /* c [N,D] in the window; absent otherwise (the model's scratch serves) */
   mk_tensor row_dweights;             /* f32 [N,1] in the window, where the experts weigh */
+  /* rowwise with mxfp8_wire: what travels, in the window; and send rows */
+  mk_mxfp8 out_q, d_out_q; /* [N,D] */
+  mk_mxfp8 send_q;         /* [T*K,D] */
   /* block transport, shared by the layers: */
   mk_tensor send, recv;    /* c [T*K,D], c [N,D] */
   mk_tensor keep;          /* i32 [1,E] or [R,E] scratch of route_map */
@@ -89,6 +96,14 @@ struct mt_ep {
   int32_t *host_offsets;   /* [L+1] */
   mk_event *counts_ready;
 };
+
+/* Where dispatch leaves rows: the layer's own, or with MXFP8 one buffer, whose rows are quantised at once. */
+static inline const mk_tensor *mt_ep_rows(const mt_ep *ep, const mt_ep_layer *layer) {
+  return ep->mxfp8 ? &ep->rows : &layer->rows;
+}
+
+/* Rows reach the experts as MXFP8: layer->rows_q in dispatch, ep->d_out_q in combine_backward. */
+static inline bool mt_ep_arrives_mxfp8(const mt_ep *ep) { return ep->mxfp8_wire && ep->ops->windowed; }
 
 /* Transport for cfg over `ranks` ranks; comm may be NULL when only memory is planned. */
 mk_status mt_ep_create(mk_context *ctx, mk_device *dev, const mt_config *cfg, int ranks, int rank, mt_comm *comm,

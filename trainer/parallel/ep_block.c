@@ -123,7 +123,7 @@ static mk_status dispatch(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_
                                                    .capacity = ep->tokens * ep->top_k}));
   MK_TRY(ctx, mk_permute_fwd(s, &(mk_permute_fwd_args){.x = *x, .map = layer->map, .out = ep->send}));
   MK_TRY(ctx, exchange_counts(ep, s, layer));
-  return rows_to_experts(ep, s, layer, &ep->send, &layer->rows);
+  return rows_to_experts(ep, s, layer, &ep->send, mt_ep_rows(ep, layer));
 }
 
 static mk_status combine(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *expert_out, const mk_tensor *add,

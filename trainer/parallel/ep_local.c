@@ -31,7 +31,7 @@ static mk_status dispatch(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_
                                                        .ranks = 1,
                                                        .rank = 0,
                                                        .capacity = ep->rows_max}));
-  return mk_permute_fwd(s, &(mk_permute_fwd_args){.x = *x, .map = layer->map, .out = layer->rows});
+  return mk_permute_fwd(s, &(mk_permute_fwd_args){.x = *x, .map = layer->map, .out = *mt_ep_rows(ep, layer)});
 }
 
 static mk_status combine(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *expert_out, const mk_tensor *add,

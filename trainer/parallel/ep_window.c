@@ -14,13 +14,21 @@ void mt_ep_window_place_layer(mt_ep *ep, mt_ep_layer *layer, mk_arena *activatio
 }
 
 void mt_ep_window_place_shared(mt_ep *ep, mk_arena *comm) {
-  ep->expert_out = mk_tensor_2d(ep->dtype, ep->rows_max, ep->d_model);
-  ep->expert_d_out = ep->expert_out;
+  if (ep->mxfp8_wire) {
+    ep->out_q = mk_mxfp8_shape(0, ep->rows_max, ep->d_model);
+    ep->d_out_q = ep->out_q;
+    ep->send_q = mk_mxfp8_shape(0, ep->tokens * ep->top_k, ep->d_model);
+  } else {
+    ep->expert_out = mk_tensor_2d(ep->dtype, ep->rows_max, ep->d_model);
+    ep->expert_d_out = ep->expert_out;
+  }
   ep->send = mk_tensor_2d(ep->dtype, ep->tokens * ep->top_k, ep->d_model);
   ep->peers = mk_tensor_1d(MK_I64, ep->ranks);
   ep->identity = mk_tensor_2d(MK_I32, ep->tokens, ep->top_k);
   ep->keep = mk_tensor_2d(MK_I32, ep->ranks, ep->experts);
-  mk_tensor *all[] = {&ep->expert_out, &ep->expert_d_out, &ep->send, &ep->peers, &ep->identity, &ep->keep};
+  mk_tensor *all[] = {&ep->expert_out, &ep->expert_d_out,  &ep->out_q.q,  &ep->out_q.scale,
+                      &ep->d_out_q.q,  &ep->d_out_q.scale, &ep->send_q.q, &ep->send_q.scale,
+                      &ep->send,       &ep->peers,         &ep->identity, &ep->keep};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
     mk_arena_place(comm, all[i]);
 }

@@ -123,12 +123,23 @@ void mt_recorder_destroy(mt_recorder *rec) {
   mk_heap_free(rec->ctx, rec);
 }
 
+/* Which parts, and the scale rule. */
+static void put_mxfp8(mt_recorder *rec, const mt_config *cfg) {
+  char text[64];
+  snprintf(text, sizeof text, "%s%s%s scale %s", cfg->mxfp8_attention ? "attention " : "", cfg->mxfp8_mlp ? "mlp " : "",
+           cfg->mxfp8_ep ? "ep" : "", cfg->mxfp8_scale == MK_MXFP8_RCEIL ? "rceil" : "floor");
+  put_text(rec, "mxfp8", text);
+}
+
 mk_status mt_recorder_start(mt_recorder *rec, const mt_config *cfg, const mt_run_info *info) {
   begin(rec, "start");
   put_integer(rec, "ranks", info->ranks);
   put_text(rec, "device", cfg->device);
   put_text(rec, "describe", info->device.text);
-  put_text(rec, "kernel", cfg->precision == MT_BF16 ? info->device.kernel : "fp32");
+  bool bf16 = cfg->precision == MT_BF16 || cfg->precision == MT_MXFP8;
+  put_text(rec, "kind", mt_config_kind(cfg));
+  put_text(rec, "kernel", bf16 ? info->device.kernel : "fp32");
+  if (cfg->precision == MT_MXFP8) put_mxfp8(rec, cfg);
   put_text(rec, "isa", info->device.isa);
   put_text(rec, "library", info->device.library);
   put_integer(rec, "threads", info->device.threads);

@@ -1,7 +1,8 @@
 /* What a run tells the outside: one JSON object a line in <out>/records.jsonl, written by rank 0 and flushed at once.
  * The suite reads these lines and nothing else. Readers ignore unknown keys; writers never rename one.
  *
- * {"schema":"moemark/record/1","type":"start","ranks":2,"device":"cpu","describe":"...","kernel":"native|widened|fp32",
+ * {"schema":"moemark/record/1","type":"start","ranks":2,"device":"cpu","describe":"...",
+ *  "kind":"measured|simulated|emulated","kernel":"native|widened|fp32","mxfp8":"attention mlp ep scale rceil",
  *  "isa":"...","library":"oneDNN 2.6.3","threads":1,"params_total":N,"params_active":N,"flop_token":F,
  *  "flops_convention":"olmo_core_3_ddp","planned_bytes":{"params":..,"grads":..,"optim":..,"activations":..,"comm":..,
  *  "workspace":..}}                                                        after planning, before step 1

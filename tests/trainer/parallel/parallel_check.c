@@ -199,6 +199,10 @@ static row parse_row(const char *text) {
 
 static mt_config config_of(mk_context *ctx, const row *r, int ranks) {
   mt_config c = tiny_config();
+  if (strcmp(r->precision, "mxfp8") == 0) { /* blocks of 32 */
+    c.d_model = 64, c.head_dim = 16, c.dense_hidden = 64, c.expert_hidden = 32, c.shared_hidden = 32;
+    c.seq_len = 16, c.rank_tokens = 64;
+  }
   c.ranks = ranks, c.ep = r->ep;
   c.global_tokens = c.rank_tokens * ranks * 2; /* two microbatches a rank */
   c.lr = 1e-3, c.bucket_mib = 0.02;            /* several buckets */
