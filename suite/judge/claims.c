@@ -1,5 +1,7 @@
 /* Claims: ratios inside one run set. An expression of the form A / B, where A and B are metrics or the max or min of
- * metrics (the best of several cases, chosen by median), has an exact interval; any other form has a value only. */
+ * metrics (the best of several cases, chosen by median), has an exact interval; any other form has a value only.
+ * The bound "+- eps" is a claim of equality: A - B of two metrics lies within eps by two one-sided tests at 5 %, that
+ * is, the 90 % Welch interval of the difference of means lies inside [-eps, eps] (Schuirmann 1987). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,6 +43,18 @@ static int side_metric(const evaluation *e, int at) {
   return (va > vb) == (n->kind == MS_EXPR_MAX) ? a : b;
 }
 
+static bool is_equality(const evaluation *e) { return e->r->accept != NULL && strcmp(e->r->accept->op, "+-") == 0; }
+
+/* Emulated arithmetic has the bits of the real one: what it computes may stand beside measured values in a claim of
+ * equality; what takes time may not, and nothing simulated may. */
+static bool compares_values(const evaluation *e, const char *a, const char *b) {
+  for (int i = 0; i < e->expr->n_metrics; i++) {
+    const ms_metric *metric = ms_metric_find(e->expr->metric[i].metric);
+    if (metric == NULL || metric->timed) return false;
+  }
+  return is_equality(e) && strcmp(a, "simulated") != 0 && strcmp(b, "simulated") != 0;
+}
+
 /* Why an expression has no value: the first case that does not count; also mixed kinds. */
 static bool blocked(const evaluation *e) {
   const char *kind = NULL;
@@ -61,7 +75,7 @@ static bool blocked(const evaluation *e) {
       snprintf(e->r->reason, MS_REASON_BYTES, "%s of %s is not available", metric, name);
       return true;
     }
-    if (kind != NULL && strcmp(kind, of_case) != 0) {
+    if (kind != NULL && strcmp(kind, of_case) != 0 && !compares_values(e, kind, of_case)) {
       snprintf(e->r->reason, MS_REASON_BYTES, "refused: %s and %s values in one claim", kind, of_case);
       return true;
     }
@@ -91,6 +105,25 @@ out:
   return st;
 }
 
+static mk_status difference_fill(evaluation *e, int first, int second, bool *exists) {
+  mk_status st = MK_OK;
+  mk_context *ctx = e->ctx;
+  double *a = NULL, *b = NULL;
+  int n_a = 0, n_b = 0;
+  MK_TRY_GOTO(ctx, ms_judge_values(ctx, e->j, case_of(e, first), e->expr->metric[first].metric, &a, &n_a), out);
+  MK_TRY_GOTO(ctx, ms_judge_values(ctx, e->j, case_of(e, second), e->expr->metric[second].metric, &b, &n_b), out);
+  e->r->n = n_a < n_b ? n_a : n_b;
+  ms_difference d = ms_welch(a, n_a, b, n_b, 0.90);
+  e->r->value = d.value;
+  e->r->lo = d.lo;
+  e->r->hi = d.hi;
+  *exists = d.exists;
+out:
+  mk_heap_free(ctx, a);
+  mk_heap_free(ctx, b);
+  return st;
+}
+
 /* Value and, where there is one, interval. */
 static mk_status evaluate(evaluation *e, bool *exists) {
   const ms_expr_node *root = &e->expr->node[e->expr->root];
@@ -99,6 +132,10 @@ static mk_status evaluate(evaluation *e, bool *exists) {
   for (int i = 0; i < e->expr->n_metrics; i++) {
     int n = e->j->cases[case_of(e, i)].n;
     if (i == 0 || n < e->r->n) e->r->n = n;
+  }
+  if (is_equality(e) && root->kind == MS_EXPR_SUBTRACT) {
+    int first = side_metric(e, root->first), second = side_metric(e, root->second);
+    return first < 0 || second < 0 ? MK_OK : difference_fill(e, first, second, exists);
   }
   if (root->kind != MS_EXPR_DIVIDE) return MK_OK;
   int top = side_metric(e, root->first), bottom = side_metric(e, root->second);
@@ -119,6 +156,12 @@ static void word_set(evaluation *e, bool exists) {
   const char *word =
       ms_claim_word(exists ? r->lo : r->value, exists ? r->hi : r->value, r->accept->op, r->accept->value);
   bool low_n = !exists && !is_simulated(e);
+  if (low_n && is_equality(e)) { /* one value proves no equality */
+    snprintf(r->verdict, sizeof r->verdict, "INCONCLUSIVE");
+    snprintf(r->reason, sizeof r->reason,
+             "n = %d a side: equality needs a difference of two metrics with 2 launches each", r->n);
+    return;
+  }
   snprintf(r->verdict, sizeof r->verdict, "%s%s", word, low_n ? " (low_n)" : "");
   if (low_n) snprintf(r->reason, sizeof r->reason, "n = %d a side: the value alone decides, without an interval", r->n);
 }

@@ -29,8 +29,15 @@ static bool satisfies(double value, const char *op, double bound) {
   return strcmp(op, "<") == 0 && value < bound;
 }
 
+/* Equality within a margin: met when all of the interval is inside, not met when all of it is outside on one side. */
+static const char *equality_word(double lo, double hi, double margin) {
+  if (lo >= -margin && hi <= margin) return "met";
+  return lo > margin || hi < -margin ? "not met" : "INCONCLUSIVE";
+}
+
 const char *ms_claim_word(double lo, double hi, const char *op, double bound) {
   if (!isfinite(lo) || !isfinite(hi)) return "INCONCLUSIVE";
+  if (strcmp(op, "+-") == 0) return equality_word(lo, hi, bound);
   bool low = satisfies(lo, op, bound), high = satisfies(hi, op, bound);
   if (low != high) return "INCONCLUSIVE";
   return low ? "met" : "not met";

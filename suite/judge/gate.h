@@ -14,7 +14,8 @@ const char *ms_gate_word(const ms_ratio *slowdown, double delta);
 const char *ms_published_word(double lo, double hi, double published, double tolerance, bool lower_is_better);
 
 /* A claim's interval against "value op bound": met when all of it satisfies the bound, not met when none does, else
- * INCONCLUSIVE. Without an interval give lo = hi = value. A NaN is INCONCLUSIVE. */
+ * INCONCLUSIVE. "+-": met when the interval lies in [-bound, bound]. Without an interval give lo = hi = value. A NaN is
+ * INCONCLUSIVE. */
 const char *ms_claim_word(double lo, double hi, const char *op, double bound);
 
 #endif

@@ -26,6 +26,7 @@ typedef struct ms_metric {
   const char *name, *unit;
   bool lower_is_better;
   bool deterministic; /* equal in every launch of a case with fixed seed */
+  bool timed;         /* follows from the clock: no result where arithmetic is emulated */
   double (*value)(const ms_view *view);
   const char *help;
 } ms_metric;

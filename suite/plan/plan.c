@@ -132,6 +132,7 @@ static mk_status fill_case(ms_planner *p, const ms_machine_rates *rates, double 
   if (p->diag->count != before) return MK_OK;
   if (budget_mib > 0 && c->config.memory_budget_mib == 0) c->config.memory_budget_mib = budget_mib;
   find_peer(p->study, p->scale, c);
+  MK_TRY(ctx, ms_plan_absorb(p, ms_case_inputs(p, c), p->scale->place, c->name));
   MK_TRY(ctx, check_config(p, c));
   if (p->diag->count != before) return MK_OK;
   MK_TRY(ctx, plan_memory(p, c));
@@ -139,7 +140,8 @@ static mk_status fill_case(ms_planner *p, const ms_machine_rates *rates, double 
   c->flop_token = (double)ms_flops_token(&c->config, MS_FLOPS_OLMO_CORE_3_DDP);
   c->params_total = ms_count_params_total(&c->config, true);
   c->params_active = ms_count_params_active(&c->config, true);
-  c->predicted_tok_s = c->peer[0] != '\0' || rates == NULL ? NAN : ms_predict_tok_s(&c->config, rates);
+  bool emulated = strcmp(mt_config_kind(&c->config), "emulated") == 0; /* its speed is no result */
+  c->predicted_tok_s = c->peer[0] != '\0' || rates == NULL || emulated ? NAN : ms_predict_tok_s(&c->config, rates);
   return hash_case(ctx, c);
 }
 

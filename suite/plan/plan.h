@@ -25,7 +25,7 @@ typedef struct ms_case {
   double predicted_tok_s;              /* bound-based; NaN when rates are not measured, and for a peer */
   double flop_token;                   /* Olmo-core 3 convention */
   int64_t params_total, params_active; /* norms counted */
-  char unsupported[MS_LINE_BYTES];     /* why this build cannot run the case; empty: it can */
+  char unsupported[MS_LINE_BYTES];     /* why this build or machine cannot run the case; empty: it can */
 } ms_case;
 
 typedef struct ms_plan {

@@ -20,9 +20,12 @@ mk_status ms_plan_fault(ms_planner *p, ms_place place, const char *fmt, ...) __a
 /* The last error of ctx becomes a fault at a place; memory errors stay errors. */
 mk_status ms_plan_absorb(ms_planner *p, mk_status st, ms_place place, const char *what);
 
-/* Config of the case with these levels: model, set, levels in factor order, measure, overrides; ranks of ep resolved,
- * data paths found. */
+/* Config of the case with these levels: model, set, levels in factor order, measure, overrides; ranks of ep resolved.
+ */
 mk_status ms_case_resolve(ms_planner *p, const char (*level)[MS_NAME_BYTES], mt_config *out);
+
+/* Finds the case's input files; one that is missing makes the case one that cannot run. */
+mk_status ms_case_inputs(ms_planner *p, ms_case *c);
 
 /* Budget of a rank in MiB where the scale says memory_budget: scaled, else 0. */
 mk_status ms_plan_scaled_budget(ms_planner *p, double *out_mib);

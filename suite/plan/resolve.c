@@ -1,4 +1,5 @@
 /* From levels to one resolved trainer config. */
+#include <stdio.h>
 #include <string.h>
 
 #include "suite/models/model.h"
@@ -42,14 +43,27 @@ static mk_status apply_levels(ms_planner *p, const char (*level)[MS_NAME_BYTES],
   return MK_OK;
 }
 
-/* A relative path of the study means a file beside it, or of the source tree or installed data. */
-static mk_status find_input(ms_planner *p, char path[MT_TEXT_BYTES]) {
+/* A relative path of the study means a file beside it, or of the source tree or installed data. A file that is not
+ * there may still be made: a property of the case, not a fault of the study. */
+static mk_status find_input(ms_planner *p, const char *key, char path[MT_TEXT_BYTES], ms_case *c) {
   char found[MS_PATH_BYTES];
   if (path[0] == '\0') return MK_OK;
-  MK_TRY(p->ctx, ms_path_find(p->ctx, p->study->folder, path, found));
+  mk_status st = ms_path_find(p->ctx, p->study->folder, path, found);
+  if (st == MK_ERR_IO) {
+    snprintf(c->unsupported, sizeof c->unsupported, "%s: %.400s; the study's README says how to make it", key,
+             p->ctx->error.message);
+    mk_error_clear(p->ctx);
+    return MK_OK;
+  }
+  MK_TRY(p->ctx, st);
   MK_CHECK(p->ctx, strlen(found) < MT_TEXT_BYTES, MK_ERR_CONFIG, "the path %.300s is too long", found);
   strcpy(path, found);
   return MK_OK;
+}
+
+mk_status ms_case_inputs(ms_planner *p, ms_case *c) {
+  MK_TRY(p->ctx, find_input(p, "data_path", c->config.data_path, c));
+  return find_input(p, "weights_in", c->config.weights_in, c);
 }
 
 mk_status ms_case_resolve(ms_planner *p, const char (*level)[MS_NAME_BYTES], mt_config *out) {
@@ -64,8 +78,6 @@ mk_status ms_case_resolve(ms_planner *p, const char (*level)[MS_NAME_BYTES], mt_
   MK_TRY(ctx, apply_levels(p, level, &cfg));
   MK_TRY(ctx, apply(p, p->overrides, &cfg));
   cfg.ep = mt_config_ep(&cfg);
-  MK_TRY(ctx, find_input(p, cfg.data_path));
-  MK_TRY(ctx, find_input(p, cfg.weights_in));
   *out = cfg;
   return MK_OK;
 }

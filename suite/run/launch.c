@@ -45,8 +45,9 @@ static mk_status values_fill(ms_runner *r, ms_launch *launch, mt_precision preci
   view.median_step = strcmp(plan->scale->measure.stat, "median_step") == 0;
   view.peak_flops = ms_peaks_flops(&plan->rates, launch->records, precision);
   if (strcmp(c->config.device, "sim") == 0) view.peak_flops = NAN;
+  bool emulated = strcmp(ms_case_kind(c), "emulated") == 0; /* its speed is no result */
   for (int i = 0; i < count; i++)
-    launch->value[i] = list[i].value(&view);
+    launch->value[i] = emulated && list[i].timed ? NAN : list[i].value(&view);
   launch->time_s = ms_view_time_s(&view);
   launch->tokens = ms_view_tokens(&view);
   launch->steps = view.n_steps;
@@ -152,7 +153,9 @@ mk_status ms_launch_run(ms_runner *r, ms_launch *launch) {
   MK_TRY_GOTO(ctx, ms_path_join(ctx, r->run->folder, launch->folder, folder), out);
   if (c->peer[0] == '\0') {
     MK_TRY_GOTO(ctx, ms_path_join(ctx, folder, "run.json", path), out);
-    MK_TRY_GOTO(ctx, mt_config_write(ctx, path, &c->config), out);
+    mt_config config = c->config;
+    config.seed = ms_launch_seed(r->run, launch);
+    MK_TRY_GOTO(ctx, mt_config_write(ctx, path, &config), out);
   }
   st = ms_command_init(ctx, &r->tools, r->run->plan, c, folder, &command);
   if (st == MK_ERR_UNSUPPORTED) {

@@ -37,8 +37,8 @@ out:
 
 /* What was asked for: texts of configuration keys under the names of their columns. */
 static mk_status config_set(mk_context *ctx, const ms_case *c, ms_csv *t) {
-  static const char *const SAME[] = {"model",     "ranks",   "shard",           "ep_transport", "pp",  "recompute",
-                                     "precision", "routing", "capacity_factor", "lb_def",       "seed"};
+  static const char *const SAME[] = {"model",     "ranks",     "shard",   "ep_transport",    "pp",
+                                     "recompute", "precision", "routing", "capacity_factor", "lb_def"};
   char text[MT_TEXT_BYTES];
   for (size_t i = 0; i < sizeof SAME / sizeof SAME[0]; i++) {
     mt_config_get(&c->config, mt_config_key_find(SAME[i]), text, sizeof text);
@@ -53,6 +53,7 @@ static mk_status identity_set(mk_context *ctx, const ms_run *run, const ms_launc
   const ms_case *c = &run->plan->cases[l->case_index];
   if (c->peer[0] == '\0') {
     MK_TRY(ctx, config_set(ctx, c, t));
+    MK_TRY(ctx, ms_csv_set_integer(ctx, t, "seed", ms_launch_seed(run, l)));
   } else {
     MK_TRY(ctx, ms_csv_set(ctx, t, "device_kind", "cpu"));
     MK_TRY(ctx, ms_csv_set_integer(ctx, t, "ranks", 1));

@@ -13,10 +13,11 @@ void ms_run_destroy(mk_context *ctx, ms_run *run) {
   mk_heap_free(ctx, run);
 }
 
-const char *ms_case_kind(const ms_case *c) {
-  if (c->peer[0] != '\0') return "measured";
-  if (strcmp(c->config.device, "sim") == 0) return "simulated";
-  return c->config.precision == MT_MXFP8 && strcmp(c->config.device, "cuda") != 0 ? "emulated" : "measured";
+const char *ms_case_kind(const ms_case *c) { return c->peer[0] != '\0' ? "measured" : mt_config_kind(&c->config); }
+
+int64_t ms_launch_seed(const ms_run *run, const ms_launch *launch) {
+  bool each = strcmp(run->plan->scale->measure.seeds, "per_launch") == 0;
+  return run->plan->cases[launch->case_index].config.seed + (each ? launch->number - 1 : 0);
 }
 
 static bool is_ok(const ms_launch *l) { return strcmp(l->status, "ok") == 0; }

@@ -68,6 +68,10 @@ void ms_run_destroy(mk_context *ctx, ms_run *run);
 /* "measured", "simulated" (sim device) or "emulated" (MXFP8 arithmetic on a CPU). */
 const char *ms_case_kind(const ms_case *c);
 
+/* Seed of a launch: the configuration's, or with `seeds: per_launch` that plus launch - 1, so that launch n of every
+ * case has the same. */
+int64_t ms_launch_seed(const ms_run *run, const ms_launch *launch);
+
 /* Launches of a case that have ended, how many of them are not "ok", and the first such (NULL: none). */
 int ms_run_ended(const ms_run *run, int case_index);
 int ms_run_failed(const ms_run *run, int case_index, const ms_launch **first);

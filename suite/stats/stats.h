@@ -47,4 +47,16 @@ typedef struct ms_ratio {
 mk_status ms_ratio_estimate(mk_context *ctx, const double *b, int64_t m, const double *a, int64_t n, double alpha,
                             ms_ratio *out);
 
+/* Mean of a minus mean of b with the interval of Welch's t at `coverage` (0.90 for two one-sided tests at 5 %).
+ * `exists` is false with fewer than 2 values on a side. Equal values on both sides have an interval of length 0. */
+typedef struct ms_difference {
+  double value, lo, hi;
+  bool exists;
+} ms_difference;
+
+ms_difference ms_welch(const double *a, int64_t n, const double *b, int64_t m, double coverage);
+
+/* The t with P(T <= t) = p of Student's distribution with `freedom` > 0 degrees of freedom; 0 < p < 1. */
+double ms_student_quantile(double p, double freedom);
+
 #endif

@@ -87,9 +87,9 @@ typedef struct ms_memory_reference {
   ms_place place;
 } ms_memory_reference;
 
-typedef struct ms_bound { /* accept: {C1: ">= 0.90"} */
+typedef struct ms_bound { /* accept: {C1: ">= 0.90", C2: "+- 0.02"} */
   char claim[MS_NAME_BYTES];
-  char op[3]; /* ">=", "<=", ">", "<" */
+  char op[3]; /* ">=", "<=", ">", "<"; "+-": a difference of two means equals 0 within value */
   double value;
   ms_place place;
 } ms_bound;
@@ -116,6 +116,7 @@ typedef struct ms_measure {
   int64_t warmup_steps, steps, launches;
   char order[MS_NAME_BYTES]; /* shuffled_blocks | sequential */
   char stat[MS_NAME_BYTES];  /* tokens_over_time | median_step */
+  char seeds[MS_NAME_BYTES]; /* fixed | per_launch: launch n adds n - 1 to the seed */
   double timeout_s;
 } ms_measure;
 
@@ -172,7 +173,7 @@ typedef struct ms_claim {
   char id[MS_NAME_BYTES];
   char says[MS_LINE_BYTES];
   double published;         /* NaN when the source gives none */
-  char expr[MS_LINE_BYTES]; /* metric[factor=level,...] / metric[...] */
+  char expr[MS_LINE_BYTES]; /* metric[factor=level,...] / metric[...], or - between two for "+-" */
   ms_place place, expr_place;
 } ms_claim;
 

@@ -6,6 +6,7 @@
 
 static const char *const ORDERS[] = {"shuffled_blocks", "sequential", NULL};
 static const char *const STATS[] = {"tokens_over_time", "median_step", NULL};
+static const char *const SEEDS[] = {"fixed", "per_launch", NULL};
 static const char *const FAILURES[] = {"oom", "nonfinite", "config", "io", "format", "comm", "timeout", "error", NULL};
 
 static bool read_condition(ms_reader *reader, const ms_node *node, ms_condition *out) {
@@ -142,8 +143,9 @@ static void read_measure(ms_reader *reader, const ms_node *node, void *out) {
   const ms_field fields[] = {
       MS_INT(ms_measure, warmup_steps, true, 0, 1e6), MS_INT(ms_measure, steps, true, 1, 1e9),
       MS_INT(ms_measure, launches, true, 1, 1000),    MS_WORD(ms_measure, order, false, ORDERS),
-      MS_WORD(ms_measure, stat, false, STATS),        MS_NUMBER(ms_measure, timeout_s, false, 0.1, 1e7)};
-  ms_schema_read(reader, node, "measure", fields, 6, measure);
+      MS_WORD(ms_measure, stat, false, STATS),        MS_NUMBER(ms_measure, timeout_s, false, 0.1, 1e7),
+      MS_WORD(ms_measure, seeds, false, SEEDS)};
+  ms_schema_read(reader, node, "measure", fields, 7, measure);
 }
 
 /* ---- predict, accept, not_testable, published_case: maps from a claim or level ---- */
@@ -175,18 +177,20 @@ static bool read_bound(ms_reader *reader, const ms_node *node, void *out) {
   char text[MS_NAME_BYTES];
   if (!read_claim_key(reader, node, bound->claim, &bound->place)) return false;
   if (!ms_read_text(reader, node, node->key, text, sizeof text)) return false;
-  size_t length = strspn(text, "<>=");
+  bool within = strncmp(text, "+-", 2) == 0; /* equal within a margin */
+  size_t length = within ? 2 : strspn(text, "<>=");
   const char *number = text + length + strspn(text + length, " ");
-  bool legal = length == 1 ? text[0] != '=' : length == 2 && text[0] != '=' && text[1] == '=';
+  bool legal = within || (length == 1 ? text[0] != '=' : length == 2 && text[0] != '=' && text[1] == '=');
   ms_node value = *node;
   value.text = (char *)number;
   if (!legal) {
-    ms_fault(reader, node->place, "%s: '%s' is no bound such as \">= 0.9\" (with <, <=, > or >=)", node->key, text);
+    ms_fault(reader, node->place, "%s: '%s' is no bound such as \">= 0.9\" (with <, <=, > or >=) or \"+- 0.02\"",
+             node->key, text);
     return false;
   }
   memcpy(bound->op, text, length);
   bound->op[length] = '\0';
-  return ms_read_number(reader, &value, node->key, false, -HUGE_VAL, HUGE_VAL, &bound->value);
+  return ms_read_number(reader, &value, node->key, false, within ? 0 : -HUGE_VAL, HUGE_VAL, &bound->value);
 }
 
 static void read_accept(ms_reader *reader, const ms_node *node, void *out) {

@@ -86,7 +86,7 @@ has "plan" stdout "oom (replicated weights and gradients exceed the scaled budge
 [ "$(wc -l <"$work/stdout")" = 6 ] || { echo "FAIL plan: not five cases"; failures=$((failures + 1)); }
 run "plan, unknown scale" 2 "$moemark" plan "$study" --scale big
 has "plan, unknown scale" stderr "has no scale 'big'"
-run "plan, override" 0 "$moemark" plan "$study" -S lr=0.1 -S precision=mxfp8 --format csv
+run "plan, override" 0 "$moemark" plan "$study" -S lr=0.1 -S routing=replay --format csv
 has "plan, override" stdout "unsupported:"
 run "plan, wrong key" 2 "$moemark" plan "$study" -S lrr=0.1
 has "plan, wrong key" stderr "unknown key 'lrr'; the nearest is 'lr'"

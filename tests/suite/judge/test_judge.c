@@ -231,6 +231,62 @@ START_TEST(kinds_never_meet_in_a_ratio) {
 }
 END_TEST
 
+/* accept: "+- eps": two one-sided tests. The spread of the second case decides between met and undecided. */
+START_TEST(equality_by_two_one_sided_tests) {
+  static const struct {
+    double shift, spread;
+    bool emulated;
+    int n;
+    const char *verdict;
+  } rows[] = {{0.001, 0.002, false, 5, "met"},         {0.001, 0.002, true, 5, "met"},
+              {0.030, 0.002, true, 5, "not met"},      {-0.030, 0.002, true, 5, "not met"},
+              {0.001, 0.040, true, 5, "INCONCLUSIVE"}, {0.019, 0.004, true, 5, "INCONCLUSIVE"},
+              {0.001, 0.002, true, 1, "INCONCLUSIVE"}};
+  ms_claim *claim = &f.study->claims[0];
+  ms_bound *bound = &((ms_scale *)(uintptr_t)f.plan->scale)->accept[0];
+  strcpy(claim->expr, "drop_rate[experts=16] - drop_rate[experts=8]");
+  strcpy(bound->op, "+-");
+  bound->value = 0.02;
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    f.plan->cases[1].config.precision = rows[i].emulated ? MT_MXFP8 : MT_FP32;
+    ms_run *run = run_make(rows[i].n, (double[]){1000, 960, 900, 0});
+    for (int l = 0; l < run->n_launches; l++) {
+      ms_launch *at = &run->launches[l];
+      double draw = (at->number % 2 == 0 ? 1 : -1) * rows[i].spread * at->number / 5;
+      at->value[ms_metric_index("drop_rate")] = 0.1 + draw + (at->case_index == 1 ? rows[i].shift : 0);
+    }
+    ms_judgement *j = judge(run, false);
+    ck_assert_msg(strcmp(j->claims[0].verdict, rows[i].verdict) == 0, "row %zu: got %s (%s)", i, j->claims[0].verdict,
+                  j->claims[0].reason);
+    if (rows[i].n > 1) ck_assert_double_eq_tol(j->claims[0].value, rows[i].shift, 1e-12);
+    done(run, j);
+  }
+  strcpy(claim->expr, "tok_s[experts=16] - tok_s[experts=8]"); /* time is no value of the arithmetic */
+  ms_run *run = run_make(N, (double[]){1000, 960, 900, 0});
+  ms_judgement *j = judge(run, false);
+  ck_assert_ptr_nonnull(strstr(j->claims[0].reason, "refused"));
+  done(run, j);
+}
+END_TEST
+
+/* A case of emulated arithmetic passes without a rate, and the row says why there is none. */
+START_TEST(emulated_speed_is_no_result) {
+  f.plan->cases[1].config.precision = MT_MXFP8;
+  ms_run *run = run_make(N, (double[]){1000, 960, 900, 0});
+  for (int l = 0; l < run->n_launches; l++) {
+    if (run->launches[l].case_index != 1) continue;
+    run->launches[l].value[ms_metric_index("tok_s")] = NAN;
+    run->launches[l].value[ms_metric_index("step_ms_p50")] = NAN;
+  }
+  ms_judgement *j = judge(run, false);
+  ck_assert_str_eq(j->cases[1].verdict, "PASS");
+  ck_assert_str_eq(ms_judge_metric(j, 1, "tok_s")->verdict, "emulated");
+  ck_assert_ptr_nonnull(strstr(ms_judge_metric(j, 1, "tok_s")->reason, "no result"));
+  ck_assert_int_eq(j->exit_code, MS_EXIT_OK);
+  done(run, j);
+}
+END_TEST
+
 START_TEST(simulated_values_are_never_reproduced) {
   strcpy(f.plan->cases[0].config.device, "sim");
   snprintf(((ms_scale *)(uintptr_t)f.plan->scale)->system, MS_NAME_BYTES, "b300x8");
@@ -455,6 +511,8 @@ int main(void) {
   tcase_add_test(tc, wrong_is_never_fast);
   tcase_add_test(tc, a_gated_value_that_is_not_finite_fails);
   tcase_add_test(tc, kinds_never_meet_in_a_ratio);
+  tcase_add_test(tc, equality_by_two_one_sided_tests);
+  tcase_add_test(tc, emulated_speed_is_no_result);
   tcase_add_test(tc, simulated_values_are_never_reproduced);
   tcase_add_test(tc, a_baseline_judges_the_next_run);
   tcase_add_test(tc, a_baseline_of_another_machine_is_not_used);

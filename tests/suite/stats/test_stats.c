@@ -45,6 +45,38 @@ START_TEST(median_ranks_approach_the_normal_formula) {
 }
 END_TEST
 
+/* Quantiles of Student's t as printed in tables (Fisher and Yates), and the normal limit. */
+START_TEST(student_quantiles_match_the_table) {
+  static const struct {
+    double p, freedom, t;
+  } rows[] = {{0.95, 1, 6.314},   {0.95, 4, 2.132}, {0.95, 8, 1.860},   {0.975, 2, 4.303},
+              {0.975, 10, 2.228}, {0.99, 5, 3.365}, {0.995, 30, 2.750}, {0.9, 3, 1.638},
+              {0.95, 1e6, 1.645}, {0.5, 7, 0},      {0.05, 8, -1.860}};
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    double got = ms_student_quantile(rows[i].p, rows[i].freedom);
+    ck_assert_msg(fabs(got - rows[i].t) < 6e-4, "t(%g, %g): expected %g, got %g", rows[i].p, rows[i].freedom, rows[i].t,
+                  got);
+  }
+}
+END_TEST
+
+/* Student's sleep data (Student 1908, as in R's `sleep`): t.test(extra ~ group) prints -3.3654832 0.2054832 at 95 %. */
+START_TEST(welch_interval_of_student_s_data) {
+  static const double a[] = {0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0};
+  static const double b[] = {1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4};
+  ms_difference d = ms_welch(a, 10, b, 10, 0.95);
+  ck_assert(d.exists);
+  ck_assert_double_eq_tol(d.value, -1.58, 1e-12);
+  ck_assert_double_eq_tol(d.lo, -3.3654832, 1e-6);
+  ck_assert_double_eq_tol(d.hi, 0.2054832, 1e-6);
+  ms_difference same = ms_welch(a, 2, a, 2, 0.9), low = ms_welch(a, 1, b, 10, 0.9), flat = ms_welch(a, 0, b, 0, 0.9);
+  ck_assert(same.value == 0 && same.lo == -same.hi && !low.exists && !flat.exists);
+  static const double ones[] = {1, 1, 1};
+  ms_difference none = ms_welch(ones, 3, ones, 3, 0.9);
+  ck_assert(none.exists && none.lo == 0 && none.hi == 0);
+}
+END_TEST
+
 START_TEST(shift_ranks_match_the_mann_whitney_table) {
   static const int64_t N[] = {3, 4, 5, 6, 8, 10}, K95[] = {0, 1, 3, 6, 14, 24}, K99[] = {0, 0, 1, 3, 8, 17};
   mk_context ctx = {0};
@@ -149,6 +181,8 @@ int main(void) {
   TCase *tc = tcase_create("exact");
   tcase_add_test(tc, median_ranks_match_the_table);
   tcase_add_test(tc, median_ranks_approach_the_normal_formula);
+  tcase_add_test(tc, student_quantiles_match_the_table);
+  tcase_add_test(tc, welch_interval_of_student_s_data);
   tcase_add_test(tc, shift_ranks_match_the_mann_whitney_table);
   tcase_add_test(tc, shift_rank_of_unequal_sets);
   tcase_add_test(tc, ratio_of_scaled_sets_is_the_scale);
