@@ -18,6 +18,12 @@ mk_status mt_mesh_plan_make(mk_context *ctx, int world, int rank, const mt_mesh_
            "ep %d: only %lld experts, so that some ranks would hold none", ep, (long long)config->experts);
   MK_CHECK(ctx, config->experts % ep == 0, MK_ERR_CONFIG,
            "ep %d does not divide %lld experts: every rank holds the same number", ep, (long long)config->experts);
+  int shard = config->shard == 0 ? dp : config->shard;
+  MK_CHECK(ctx, shard >= 1 && dp % shard == 0, MK_ERR_CONFIG,
+           "%d ranks that share a copy of the parameters do not divide the %d data-parallel ranks", shard, dp);
+  MK_CHECK(ctx, shard % ep == 0, MK_ERR_CONFIG,
+           "%d ranks that share a copy of the parameters are no multiple of ep %d, so that a copy would lack experts",
+           shard, ep);
   int dp_rank = rank % dp;
   *out = (mt_mesh_plan){.world = world,
                         .rank = rank,
@@ -28,13 +34,17 @@ mk_status mt_mesh_plan_make(mk_context *ctx, int world, int rank, const mt_mesh_
                         .ep_dp = dp / ep,
                         .ep_dp_rank = dp_rank / ep,
                         .pp = pp,
-                        .pp_rank = rank / dp};
+                        .pp_rank = rank / dp,
+                        .shard = {shard, shard / ep},
+                        .shard_rank = {dp_rank % shard, dp_rank % shard / ep},
+                        .copies = dp / shard};
   return MK_OK;
 }
 
 /* A group is `n` ranks from `first` on with a stride. */
 int mt_mesh_group(const mt_mesh_plan *plan, mt_mesh_kind kind, int *ranks) {
   int stage = plan->pp_rank * plan->dp;
+  int copy = stage + plan->dp_rank / plan->shard[0] * plan->shard[0];
   int first = 0, stride = 1, n = plan->world;
   switch (kind) {
     case MT_MESH_WORLD:
@@ -51,6 +61,15 @@ int mt_mesh_group(const mt_mesh_plan *plan, mt_mesh_kind kind, int *ranks) {
     case MT_MESH_PP:
       first = plan->dp_rank, stride = plan->dp, n = plan->pp;
       break;
+    case MT_MESH_DENSE_SHARD:
+      first = copy, n = plan->shard[0];
+      break;
+    case MT_MESH_EXPERT_SHARD:
+      first = copy + plan->ep_rank, stride = plan->ep, n = plan->shard[1];
+      break;
+    case MT_MESH_COPIES:
+      first = stage + plan->dp_rank % plan->shard[0], stride = plan->shard[0], n = plan->copies;
+      break;
   }
   for (int i = 0; i < n; i++)
     ranks[i] = first + i * stride;
@@ -62,6 +81,21 @@ static mk_status split(mt_mesh *mesh, mt_mesh_kind kind, const char *purpose, mt
   int ranks[MT_MAX_RANKS];
   mt_mesh_group(&mesh->plan, kind, ranks);
   return mt_comm_split(mesh->world, ranks[0], mesh->plan.rank, purpose, out);
+}
+
+/* Groups of hybrid sharding. Both kinds of parameters have the same ranks in `copies`, but each its own communicator,
+ * because the calls of one must have one order. */
+static mk_status split_copies(mt_mesh *mesh) {
+  mk_context *ctx = mesh->world->ctx;
+  if (mesh->plan.copies == 1) {
+    mesh->shard[0] = mesh->dense;
+    mesh->shard[1] = mesh->expert;
+    return MK_OK;
+  }
+  MK_TRY(ctx, split(mesh, MT_MESH_DENSE_SHARD, "shard", &mesh->shard[0]));
+  MK_TRY(ctx, split(mesh, MT_MESH_EXPERT_SHARD, "expert_shard", &mesh->shard[1]));
+  MK_TRY(ctx, split(mesh, MT_MESH_COPIES, "copies", &mesh->copies[0]));
+  return split(mesh, MT_MESH_COPIES, "expert_copies", &mesh->copies[1]);
 }
 
 mk_status mt_mesh_create(mk_context *ctx, mt_comm *world, const mt_mesh_config *config, mt_mesh **out) {
@@ -77,6 +111,7 @@ mk_status mt_mesh_create(mk_context *ctx, mt_comm *world, const mt_mesh_config *
   MK_TRY_GOTO(ctx, split(mesh, MT_MESH_EP, "ep", &mesh->ep), out);
   MK_TRY_GOTO(ctx, split(mesh, MT_MESH_PP, "pp", &mesh->pp), out);
   MK_TRY_GOTO(ctx, split(mesh, MT_MESH_PP, "pp_back", &mesh->pp_back), out);
+  MK_TRY_GOTO(ctx, split_copies(mesh), out);
   *out = mesh;
   return MK_OK;
 out:
@@ -86,6 +121,10 @@ out:
 
 void mt_mesh_destroy(mt_mesh *mesh) {
   if (mesh == NULL) return;
+  for (int kind = 1; kind >= 0; kind--)
+    mt_comm_destroy(mesh->copies[kind]);
+  for (int kind = 1; kind >= 0 && mesh->plan.copies > 1; kind--)
+    mt_comm_destroy(mesh->shard[kind]);
   mt_comm_destroy(mesh->pp_back);
   mt_comm_destroy(mesh->pp);
   mt_comm_destroy(mesh->ep);

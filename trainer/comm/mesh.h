@@ -18,6 +18,7 @@ typedef struct mt_mesh_config {
   int ep;          /* ranks that share the experts of a layer */
   int pp;          /* pipeline stages */
   int64_t experts; /* routed experts of a layer; 0 = dense model, which takes ep 1 only */
+  int shard;       /* neighbouring ranks that share one copy of the parameters (hybrid sharding); 0 = all of a stage */
 } mt_mesh_config;
 
 /* Where one rank stands. */
@@ -27,12 +28,23 @@ typedef struct mt_mesh_plan {
   int ep, ep_rank;       /* owns experts [ep_rank * experts / ep, (ep_rank + 1) * experts / ep) */
   int ep_dp, ep_dp_rank; /* ranks holding the same experts */
   int pp, pp_rank;
+  /* of dense and expert parameters: ranks that share a copy (neighbours in their group), own place, number of copies */
+  int shard[2], shard_rank[2], copies;
 } mt_mesh_plan;
 
-typedef enum mt_mesh_kind { MT_MESH_WORLD, MT_MESH_DENSE, MT_MESH_EXPERT, MT_MESH_EP, MT_MESH_PP } mt_mesh_kind;
+typedef enum mt_mesh_kind {
+  MT_MESH_WORLD,
+  MT_MESH_DENSE,
+  MT_MESH_EXPERT,
+  MT_MESH_EP,
+  MT_MESH_PP,
+  MT_MESH_DENSE_SHARD,
+  MT_MESH_EXPERT_SHARD,
+  MT_MESH_COPIES
+} mt_mesh_kind;
 
 /* Pure. MK_ERR_CONFIG with the reason when the layout is illegal: pp must divide world, ep must divide world / pp,
- * ep must divide experts. */
+ * ep must divide experts; shard must divide world / pp and be a multiple of ep. */
 mk_status mt_mesh_plan_make(mk_context *ctx, int world, int rank, const mt_mesh_config *config, mt_mesh_plan *out);
 
 /* Pure. Global ranks of the own group of this kind, ascending, into ranks [at most world]; returns their number. The
@@ -48,6 +60,9 @@ typedef struct mt_mesh {
   mt_comm *ep;      /* "ep": token exchange */
   mt_comm *pp;      /* "pp": activations, to the next stage */
   mt_comm *pp_back; /* "pp_back": gradients, to the previous stage */
+  /* dense and expert: ranks that share a copy of the parameters; dense and expert themselves where there is one copy */
+  mt_comm *shard[2];  /* "shard", "expert_shard" */
+  mt_comm *copies[2]; /* "copies", "expert_copies": the same shard of every copy; NULL where there is one copy */
 } mt_mesh;
 
 /* Collective over world. */

@@ -36,6 +36,8 @@ mt_config mt_config_default(void) {
       .pp_schedule = MT_PP_1F1B,
       .shard = MT_SHARD_NONE,
       .bucket_mib = 250,
+      .fsdp_prefetch = 1,
+      .fsdp_prefetch_backward = -1,
       .seq_len = 64,
       .rank_tokens = 256,
       .global_tokens = 256,
@@ -190,6 +192,10 @@ void mt_config_get(const mt_config *cfg, const mt_key *key, char *text, size_t b
 int64_t mt_config_ep(const mt_config *cfg) { return cfg->ep == 0 ? cfg->ranks / cfg->pp : cfg->ep; }
 
 int64_t mt_config_dp(const mt_config *cfg) { return cfg->ranks / cfg->pp; }
+
+int64_t mt_config_prefetch_backward(const mt_config *cfg) {
+  return cfg->fsdp_prefetch_backward < 0 ? cfg->fsdp_prefetch : cfg->fsdp_prefetch_backward;
+}
 
 int64_t mt_config_microbatches(const mt_config *cfg) {
   return cfg->global_tokens / (cfg->rank_tokens * mt_config_dp(cfg));

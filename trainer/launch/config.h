@@ -20,6 +20,8 @@ typedef enum mt_lb_granularity { MT_LB_BATCH, MT_LB_INSTANCE } mt_lb_granularity
 typedef enum mt_capacity_scope { MT_CAPACITY_RANK, MT_CAPACITY_EXPERT } mt_capacity_scope;
 typedef enum mt_shard { MT_SHARD_NONE, MT_SHARD_DDP, MT_SHARD_DIST_OPT, MT_SHARD_FSDP } mt_shard;
 typedef enum mt_grad_reduce { MT_GRAD_ALL_REDUCE, MT_GRAD_REDUCE_SCATTER } mt_grad_reduce;
+typedef enum mt_fsdp_reshard { MT_RESHARD_AFTER_FORWARD, MT_KEEP_TO_BACKWARD, MT_KEEP_TO_FORWARD } mt_fsdp_reshard;
+typedef enum mt_fsdp_reduce { MT_FSDP_REDUCE_EACH, MT_FSDP_REDUCE_LAST } mt_fsdp_reduce;
 typedef enum mt_ep_transport { MT_EP_BLOCK, MT_EP_ROWWISE, MT_EP_DEEPEP_V2 } mt_ep_transport;
 typedef enum mt_precision { MT_FP32, MT_BF16, MT_MXFP8, MT_FP64 } mt_precision;
 typedef enum mt_recompute { MT_RECOMPUTE_NONE, MT_RECOMPUTE_SELECTIVE, MT_RECOMPUTE_FULL } mt_recompute;
@@ -61,6 +63,10 @@ typedef struct mt_config {
   mt_shard shard;
   mt_grad_reduce grad_reduce;
   double bucket_mib;
+  int64_t fsdp_shard_ranks; /* ranks that share one copy; 0 = all */
+  mt_fsdp_reshard fsdp_reshard;
+  int64_t fsdp_prefetch, fsdp_prefetch_backward; /* units gathered ahead of use; backward -1 = as forward */
+  mt_fsdp_reduce fsdp_reduce;
   mt_ep_transport ep_transport;
   int64_t seq_len;
   int64_t rank_tokens;   /* tokens of one microbatch of one rank; a multiple of seq_len */
@@ -148,7 +154,8 @@ mk_status mt_config_write(mk_context *ctx, const char *path, const mt_config *cf
 
 /* EP size with 0 resolved, and derived counts. */
 int64_t mt_config_ep(const mt_config *cfg);
-int64_t mt_config_dp(const mt_config *cfg);           /* data-parallel ranks of one stage: ranks / pp */
+int64_t mt_config_dp(const mt_config *cfg); /* data-parallel ranks of one stage: ranks / pp */
+int64_t mt_config_prefetch_backward(const mt_config *cfg);
 int64_t mt_config_microbatches(const mt_config *cfg); /* per rank and step */
 int64_t mt_config_moe_layers(const mt_config *cfg);
 

@@ -31,6 +31,13 @@ static mk_status check_layout(mk_context *ctx, const mt_config *c) {
            (long long)ep, (long long)c->experts);
   MK_CHECK(ctx, c->experts % ep == 0, MK_ERR_CONFIG, "ep: %lld does not divide experts %lld", (long long)ep,
            (long long)c->experts);
+  int64_t shared = c->shard != MT_SHARD_FSDP || c->fsdp_shard_ranks == 0 ? dp : c->fsdp_shard_ranks;
+  MK_CHECK(ctx, dp % shared == 0, MK_ERR_CONFIG,
+           "fsdp_shard_ranks: %lld does not divide the %lld data-parallel ranks (ranks / pp)", (long long)shared,
+           (long long)dp);
+  MK_CHECK(ctx, shared % ep == 0, MK_ERR_CONFIG,
+           "fsdp_shard_ranks: %lld is not a multiple of ep %lld; a copy of the parameters would lack experts",
+           (long long)shared, (long long)ep);
   MK_CHECK(ctx, c->shard != MT_SHARD_NONE || dp == ep, MK_ERR_CONFIG,
            "shard: none reduces no gradient, but the layout has %lld data-parallel ranks; use ddp or dist_opt",
            (long long)dp);
@@ -128,7 +135,11 @@ static mk_status check_built(mk_context *ctx, const mt_config *c) {
   MK_CHECK(ctx, c->pp == 1, MK_ERR_UNSUPPORTED, "pp: pipeline parallelism is not built yet; use 1");
   MK_CHECK(ctx, c->pp_schedule == MT_PP_1F1B && c->pp_chunks <= 1, MK_ERR_UNSUPPORTED,
            "pp_schedule, pp_chunks: pipeline parallelism is not built yet; use 1f1b and 1");
-  MK_CHECK(ctx, c->shard != MT_SHARD_FSDP, MK_ERR_UNSUPPORTED, "shard: fsdp is not built yet; use ddp or dist_opt");
+  MK_CHECK(ctx, c->shard != MT_SHARD_FSDP || c->pp == 1, MK_ERR_UNSUPPORTED,
+           "shard: fsdp gathers units in the order of one forward and one backward pass; with pp %lld use dist_opt",
+           (long long)c->pp);
+  MK_CHECK(ctx, c->shard != MT_SHARD_FSDP || c->precision != MT_MXFP8, MK_ERR_UNSUPPORTED,
+           "shard: fsdp holds no whole weights between uses, mxfp8 quantises whole ones once a step; use dist_opt");
   MK_CHECK(ctx, c->recompute != MT_RECOMPUTE_SELECTIVE, MK_ERR_UNSUPPORTED,
            "recompute: selective is not built yet; use none or full");
   MK_CHECK(ctx, c->ranks == 1 || strcmp(c->device, "cuda") != 0, MK_ERR_UNSUPPORTED,

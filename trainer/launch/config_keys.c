@@ -27,6 +27,9 @@ static const char *const LB_GRANULARITY[] = {"batch", "instance", NULL};
 static const char *const CAPACITY_SCOPE[] = {"rank", "expert", NULL};
 static const char *const SHARD[] = {"none", "ddp", "dist_opt", "fsdp", NULL};
 static const char *const GRAD_REDUCE[] = {"all_reduce", "reduce_scatter", NULL};
+static const char *const RESHARD[] = {"after_forward", "keep_to_backward", "keep_to_forward", NULL};
+static const char *const FSDP_REDUCE[] = {"each", "last", NULL};
+static const char *const ALL[] = {"all", NULL};
 static const char *const EP_TRANSPORT[] = {"block", "rowwise", "deepep_v2", NULL};
 static const char *const PRECISION[] = {"fp32", "bf16", "mxfp8", "fp64", NULL};
 static const char *const MXFP8_SCALE[] = {"rceil", "floor", NULL};
@@ -84,6 +87,12 @@ static const mt_key KEYS[] = {
     ENUM(RUN, shard, SHARD, "sharding strategy"),
     ENUM(RUN, grad_reduce, GRAD_REDUCE, "dist_opt: how gradients are reduced"),
     NUM(RUN, bucket_mib, 0.001, 65536, "soft cap of a gradient bucket, MiB"),
+    INTW(RUN, fsdp_shard_ranks, 0, 65536, ALL, 0,
+         "fsdp: neighbouring ranks that share one copy of the parameters, or all"),
+    ENUM(RUN, fsdp_reshard, RESHARD, "fsdp: until when gathered weights stay"),
+    INT(RUN, fsdp_prefetch, 0, 1000, "fsdp: units gathered ahead of their use"),
+    INT(RUN, fsdp_prefetch_backward, -1, 1000, "fsdp: the same in the backward pass; -1 = as in the forward pass"),
+    ENUM(RUN, fsdp_reduce, FSDP_REDUCE, "fsdp: gradients are reduced after each microbatch or after the last"),
     ENUM(RUN, ep_transport, EP_TRANSPORT, "how rows reach their experts"),
     INT(RUN, seq_len, 1, 1 << 24, "tokens of a sequence"),
     INT(RUN, rank_tokens, 1, BIG, "tokens of a microbatch on one rank; a multiple of seq_len"),

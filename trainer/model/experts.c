@@ -66,10 +66,11 @@ mk_status mt_experts_backward(mt_model *m, const mt_pass *p, mt_layer *l) {
   const mt_param *down = mt_params_find(&m->params, l->unit, MT_PARAM_EXPERT_DOWN);
   mk_tensor x;
   MK_TRY(ctx, hidden(m, p, a, &x));
-  MK_TRY(ctx,
-         mk_grouped_gemm_wgrad(
-             s, &(mk_grouped_gemm_wgrad_args){
-                    .dy = w->expert_d_out, .x = x, .offsets = a->ep.offsets, .dw = down->grad, .overwrite = p->first}));
+  MK_TRY(
+      ctx,
+      mk_grouped_gemm_wgrad(
+          s, &(mk_grouped_gemm_wgrad_args){
+                 .dy = w->expert_d_out, .x = x, .offsets = a->ep.offsets, .dw = down->grad, .overwrite = p->fresh[1]}));
   MK_TRY(ctx, mk_grouped_gemm_dgrad(s, &(mk_grouped_gemm_dgrad_args){.dy = w->expert_d_out,
                                                                      .w = down->w,
                                                                      .packed = down->packed,
@@ -82,7 +83,7 @@ mk_status mt_experts_backward(mt_model *m, const mt_pass *p, mt_layer *l) {
                                                                      .x = a->ep.rows,
                                                                      .offsets = a->ep.offsets,
                                                                      .dw = up->grad,
-                                                                     .overwrite = p->first}));
+                                                                     .overwrite = p->fresh[1]}));
   return mk_grouped_gemm_dgrad(
       s, &(mk_grouped_gemm_dgrad_args){
              .dy = w->d_up_gate, .w = up->w, .packed = up->packed, .offsets = a->ep.offsets, .dx = w->expert_out});

@@ -63,7 +63,7 @@ mk_status mt_mxfp8_experts_forward(mt_model *m, const mt_pass *p, mt_layer *l) {
 static mk_status wgrad(const experts *e, const mt_pass *p, const mk_tensor *dy, const mk_tensor *x, const mt_param *w) {
   return mk_grouped_gemm_wgrad(
       e->s, &(mk_grouped_gemm_wgrad_args){
-                .dy = *dy, .x = *x, .offsets = e->a->ep.offsets, .dw = w->grad, .overwrite = p->first});
+                .dy = *dy, .x = *x, .offsets = e->a->ep.offsets, .dw = w->grad, .overwrite = p->fresh[1]});
 }
 
 /* The output's gradient along D: as it arrived, or quantised here; expert_d_out holds the values either way. */

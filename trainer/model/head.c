@@ -5,7 +5,7 @@
 
 static mk_status chunk_run(mt_model *m, const mt_pass *pass, int64_t first, int64_t rows) {
   mt_pass chunk = *pass, *p = &chunk;
-  chunk.first = pass->first && first == 0; /* later chunks add to the weight gradient of the first */
+  chunk.fresh[0] = pass->fresh[0] && first == 0; /* later chunks add to the weight gradient of the first */
   mk_context *ctx = m->ctx;
   mt_head *h = &m->head;
   int unit = m->params.units - 1;

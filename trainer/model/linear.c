@@ -13,8 +13,8 @@ mk_status mt_linear_backward(mt_model *m, const mt_pass *p, int unit, mt_param_r
   const mt_param *w = mt_params_find(&m->params, unit, role);
   mk_tensor none = {0};
   if (mk_tensor_present(&w->w_q.q)) return mt_mxfp8_linear_backward(m, p, w, x, dy, add != NULL ? add : &none, dx);
-  MK_TRY(m->ctx,
-         mk_linear_wgrad(p->stream, &(mk_linear_wgrad_args){.dy = *dy, .x = *x, .dw = w->grad, .overwrite = p->first}));
+  MK_TRY(m->ctx, mk_linear_wgrad(p->stream,
+                                 &(mk_linear_wgrad_args){.dy = *dy, .x = *x, .dw = w->grad, .overwrite = p->fresh[0]}));
   return mk_linear_dgrad(
       p->stream,
       &(mk_linear_dgrad_args){.dy = *dy, .w = w->w, .packed = w->packed, .add = add != NULL ? *add : none, .dx = *dx});

@@ -109,6 +109,32 @@ static mk_status hand_on(const mt_pass *p, const mk_tensor *stream, const mk_ten
   return mk_add(p->stream, &(mk_add_args){.a = *stream, .b = *pending, .y = p->x_out});
 }
 
+static mk_status unit_needed(const mt_pass *p, int unit, mt_use use) {
+  return p->unit_needed == NULL ? MK_OK : p->unit_needed(p->user, unit, use);
+}
+
+static mk_status unit_released(const mt_pass *p, int unit) {
+  return p->unit_released == NULL ? MK_OK : p->unit_released(p->user, unit);
+}
+
+static mk_status unit_done(const mt_pass *p, int unit) {
+  return p->unit_done == NULL ? MK_OK : p->unit_done(p->user, unit);
+}
+
+static mk_status embed(mt_model *m, const mt_pass *p, mk_tensor *x) {
+  MK_TRY(m->ctx, unit_needed(p, 0, MT_USE_FORWARD));
+  MK_TRY(m->ctx, mt_embedding_forward(m, p, x));
+  return unit_released(p, 0);
+}
+
+/* In training the head stays in use until its part of the backward pass. */
+static mk_status predict(mt_model *m, const mt_pass *p, const mk_tensor *stream, const mk_tensor *pending) {
+  int head = m->params.units - 1;
+  MK_TRY(m->ctx, unit_needed(p, head, p->train ? MT_USE_BOTH : MT_USE_FORWARD));
+  MK_TRY(m->ctx, mt_head_forward_backward(m, p, stream, pending));
+  return p->train ? MK_OK : unit_released(p, head);
+}
+
 mk_status mt_model_forward(mt_model *m, const mt_pass *p) {
   mk_context *ctx = m->ctx;
   const mt_pp_stage *stage = &m->chunk[p->chunk].stage;
@@ -116,13 +142,15 @@ mk_status mt_model_forward(mt_model *m, const mt_pass *p) {
   mk_tensor pending = {0};
   if (!stage->embeds) layer[0].x = p->x_in;
   mk_tensor stream = layer[0].x;
-  if (stage->embeds) MK_TRY(ctx, mt_embedding_forward(m, p, &layer[0].x));
+  if (stage->embeds) MK_TRY(ctx, embed(m, p, &layer[0].x));
   for (int64_t i = 0; i < stage->layers; i++) {
+    MK_TRY(ctx, unit_needed(p, layer[i].unit, MT_USE_FORWARD));
     MK_TRY(ctx, mt_attention_forward(m, p, &layer[i], &stream, &pending));
     stream = stream_after(m, p, i);
     MK_TRY(ctx, mt_mlp_forward(m, p, &layer[i], &stream, &pending));
+    MK_TRY(ctx, unit_released(p, layer[i].unit));
   }
-  return stage->predicts ? mt_head_forward_backward(m, p, &stream, &pending) : hand_on(p, &stream, &pending);
+  return stage->predicts ? predict(m, p, &stream, &pending) : hand_on(p, &stream, &pending);
 }
 
 static mk_status balance_loss(mt_model *m, const mt_pass *p) {
@@ -140,10 +168,6 @@ static mk_status balance_loss(mt_model *m, const mt_pass *p) {
                                                            .top_k = c->top_k,
                                                            .microbatches = p->microbatches,
                                                            .weight = (float)c->lb_weight});
-}
-
-static mk_status unit_done(const mt_pass *p, int unit) {
-  return p->unit_done == NULL ? MK_OK : p->unit_done(p->user, unit);
 }
 
 /* Recompute: the layer's activations once more from its stream. Random routing draws the same numbers again, because
@@ -174,12 +198,14 @@ mk_status mt_model_backward(mt_model *m, const mt_pass *p) {
   MK_TRY(ctx, balance_loss(m, p));
   if (stage->predicts) MK_TRY(ctx, backward_head(m, p));
   for (int64_t i = stage->layers - 1; i >= 0; i--) {
+    MK_TRY(ctx, unit_needed(p, layer[i].unit, MT_USE_BACKWARD));
     if (m->cfg->recompute == MT_RECOMPUTE_FULL) MK_TRY(ctx, replay_layer(m, p, &layer[i]));
     MK_TRY(ctx, mt_mlp_backward(m, p, &layer[i]));
     MK_TRY(ctx, mt_attention_backward(m, p, &layer[i]));
     MK_TRY(ctx, unit_done(p, layer[i].unit));
   }
   if (!stage->embeds) return MK_OK;
+  MK_TRY(ctx, unit_needed(p, 0, MT_USE_BACKWARD));
   MK_TRY(ctx, mt_embedding_backward(m, p, &m->scratch.dx));
   return unit_done(p, 0);
 }

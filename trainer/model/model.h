@@ -145,11 +145,15 @@ typedef struct mt_pass {
   mk_tensor x_in, x_out; /* c [T,D] stream into and out of the chunk; absent where it embeds, where it predicts */
   bool train;            /* false: evaluation; no gradients, no trace in the step's sums */
   bool replay;           /* forward again for the backward pass (recompute): nothing is counted twice */
-  bool first;            /* first microbatch of the step: GEMM weight gradients are overwritten, not added to */
+  bool fresh[2];         /* dense, expert: GEMM weight gradients are overwritten, not added to (mt_store_fresh) */
   int64_t first_token;   /* global index of token 0 inside the step (keys random routing) */
   int64_t microbatches;  /* of all ranks in the step: the hf balance loss is their mean */
   void *logits_out;      /* host [T,V] in the compute dtype, or NULL: tests read logits */
-  /* called after a unit's gradients are complete in this backward pass; NULL for none */
+  /* Hooks, NULL for none: before a unit's weights are read (in the backward pass its gradients written), after its
+   * forward, and after its gradients are complete in this backward pass. Between needed and the next of the two others
+   * the unit is in use; nothing else reads its weights. */
+  mk_status (*unit_needed)(void *user, int unit, mt_use use);
+  mk_status (*unit_released)(void *user, int unit);
   mk_status (*unit_done)(void *user, int unit);
   void *user;
 } mt_pass;

@@ -15,13 +15,15 @@ static mk_status init_param(mt_model *m, mk_stream *stream, mt_param *p) {
                              .std = is_gain(p) ? 0.0f : (float)c->init_std,
                              .value = 1.0f,
                              .round_bf16 = c->init_bf16};
-  if (p->main.dtype != p->w.dtype) { /* else main is a view of w */
+  if (p->shard_count == 0) return MK_OK;
+  if (p->main.dtype != p->own_w.dtype) { /* else main is a view of w */
     args.main = p->main;
     args.first = p->first + p->shard_first;
     MK_TRY(m->ctx, mk_param_init(stream, &args));
   }
-  args.main = mk_tensor_slice(&p->w, 0, p->count);
-  args.first = p->first;
+  bool whole = mk_tensor_present(&p->w); /* else the unit is cut: its shard */
+  args.main = whole ? mk_tensor_slice(&p->w, 0, p->count) : p->own_w;
+  args.first = whole ? p->first : p->first + p->shard_first;
   return mk_param_init(stream, &args);
 }
 

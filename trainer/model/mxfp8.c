@@ -70,8 +70,8 @@ static mk_status wgrad_tokens(mt_model *m, const mt_pass *p, const mt_param *w, 
   mk_mxfp8 dy_t = mt_mxfp8_scratch(m, 0, dy->dim[1], dy->dim[0]), x_t = mt_mxfp8_scratch(m, 1, x->dim[1], x->dim[0]);
   MK_TRY(m->ctx, quantise(m, p->stream, dy, &dy_t, true));
   MK_TRY(m->ctx, quantise(m, p->stream, x, &x_t, true));
-  return mk_mxfp8_linear(p->stream,
-                         &(mk_mxfp8_linear_args){.a = dy_t, .b = x_t, .add = p->first ? none : w->grad, .y = w->grad});
+  return mk_mxfp8_linear(
+      p->stream, &(mk_mxfp8_linear_args){.a = dy_t, .b = x_t, .add = p->fresh[0] ? none : w->grad, .y = w->grad});
 }
 
 /* dW (+)= dY^T x in BF16, x as the forward pass multiplied it. */
@@ -83,7 +83,7 @@ static mk_status wgrad_values(mt_model *m, const mt_pass *p, const mt_param *w, 
   MK_TRY(m->ctx, quantise(m, p->stream, x, &x_q, false));
   MK_TRY(m->ctx, mk_mxfp8_dequantize(p->stream, &(mk_mxfp8_dequantize_args){.x = x_q, .y = values}));
   return mk_linear_wgrad(p->stream,
-                         &(mk_linear_wgrad_args){.dy = *dy, .x = values, .dw = w->grad, .overwrite = p->first});
+                         &(mk_linear_wgrad_args){.dy = *dy, .x = values, .dw = w->grad, .overwrite = p->fresh[0]});
 }
 
 mk_status mt_mxfp8_linear_backward(mt_model *m, const mt_pass *p, const mt_param *w, const mk_tensor *x,

@@ -138,7 +138,8 @@ static void build(builder *b) {
 
 mk_status mt_params_create(mk_context *ctx, const mt_config *cfg, const mt_mesh_plan *mesh, mt_params *out) {
   mk_status st = MK_OK;
-  mt_params params = {.ctx = ctx, .units = (int)cfg->layers + 2};
+  mt_params params = {
+      .ctx = ctx, .units = (int)cfg->layers + 2, .store = {{.ranks = 1, .copies = 1}, {.ranks = 1, .copies = 1}}};
   builder b = {.params = &params, .cfg = cfg, .mesh = mesh, .counting = true};
   build(&b);
   size_t slots = (size_t)params.units * MT_PARAM_ROLE_COUNT;

@@ -44,6 +44,9 @@ typedef enum mt_param_role {
 
 enum { MT_PARAM_NAME_BYTES = 48 };
 
+/* What a unit's weights are needed for. The head runs forward and backward of a chunk of tokens together. */
+typedef enum mt_use { MT_USE_FORWARD, MT_USE_BACKWARD, MT_USE_BOTH } mt_use;
+
 typedef struct mt_param {
   char name[MT_PARAM_NAME_BYTES];
   mt_param_role role;
@@ -57,16 +60,30 @@ typedef struct mt_param {
   int64_t first;    /* global index of the first local element */
   int64_t total;    /* global elements */
   int64_t offset;   /* element offset in its flat buffer */
-  mk_tensor w;      /* compute copy [dim] */
-  mk_tensor grad;   /* f32 [dim] */
-  mk_tensor packed; /* GEMM copy of w, absent where the device takes w as it is */
+  mk_tensor w;      /* compute copy [dim]; of a unit that is cut: absent except between gather and release */
+  mk_tensor grad;   /* f32 [dim]; of a unit that is cut with a ring: absent except during its backward pass */
+  mk_tensor packed; /* GEMM copy of w, absent where the device takes w as it is, and for units that are cut */
   /* precision mxfp8, else absent: w along K [(E,)N,K] for the forward pass, transposed along N [(E,)K,N] for dgrad */
   mk_mxfp8 w_q, w_t_q;
   /* optimizer state of the own shard: elements [shard_first, shard_first + shard_count) of the local parameter */
   int64_t shard_first, shard_count;
-  bool replicated;      /* every rank of the group holds all of it */
-  mk_tensor main, m, v; /* f32 [shard_count] */
+  bool replicated;           /* every rank of the group holds all of it */
+  mk_tensor main, m, v;      /* f32 [shard_count] */
+  mk_tensor own_w, own_grad; /* [shard_count]: the shard's part of compute copy and gradient */
 } mt_param;
+
+/* How one of the two flat buffers is stored. Whole (ranks 1): each unit has its place in flat_w and flat_grad. Cut:
+ * this rank owns an equal contiguous piece of each unit (its shard), in own_w and own_grad; whole units exist in
+ * flat_w and flat_grad while they are in use. */
+typedef struct mt_store {
+  int ranks, rank;       /* over which units are cut, and the own place */
+  int copies;            /* ranks that hold the same shard */
+  int w_ring, grad_ring; /* places of one largest unit that units take in turn; 0 = each unit has its own place */
+  int64_t largest;       /* elements of the largest unit */
+  mk_tensor own_w;       /* [flat_count / ranks]; absent where whole */
+  mk_tensor own_grad;    /* the same; absent without a ring: the shard is then a slice of the unit in flat_grad */
+  mk_tensor main, m, v;  /* the same: optimizer state of all shards */
+} mt_store;
 
 typedef struct mt_params {
   mk_context *ctx;
@@ -76,7 +93,9 @@ typedef struct mt_params {
   int64_t flat_count[2];  /* elements of the dense and the expert buffer */
   int64_t *unit_first[2]; /* [units + 1]: element range of a unit in each buffer */
   mk_tensor flat_w[2], flat_grad[2];
-  int *index; /* [units * MT_PARAM_ROLE_COUNT]: place in item, or -1 */
+  mt_store store[2];
+  mk_tensor kept_gain; /* [D] copy of embed.norm, which the backward pass reads when the embedding is no longer there */
+  int *index;          /* [units * MT_PARAM_ROLE_COUNT]: place in item, or -1 */
 } mt_params;
 
 /* Builds the list for this rank's place in the mesh: local shapes, flat offsets, decay flags; no memory yet. */
@@ -93,6 +112,35 @@ mt_param *mt_params_by_name(const mt_params *params, const char *name);
  * at least 4096 and divisible, else replicated (Olmo-core 3.0.0 olmo_core/optim/moe_optimizer.py). One rank: all own.
  */
 void mt_params_shard(mt_params *params, int dense_ranks, int dense_rank, int expert_ranks, int expert_rank);
+
+/* Cuts the units of one buffer over store->ranks ranks (ZeRO-3: Rajbhandari et al. 2020, arXiv 1910.02054): all
+ * parameters of a unit together are one flat piece, padded so that every shard begins at 64 bytes; a parameter's shard
+ * is what of it lies in the own piece, perhaps nothing. Changes offsets, unit_first and flat_count. `store` says
+ * ranks, rank, copies and rings; ranks 1 leaves the buffer whole. */
+void mt_params_cut(mt_params *params, int kind, const mt_store *store);
+
+/* Memory of a whole unit in flat_w or flat_grad: place `place` of the ring, or the unit's own place. */
+mk_tensor mt_params_unit_memory(const mt_params *params, int kind, int unit, int place, bool gradient);
+
+/* Own piece of a unit inside its whole memory, and in the shards' memory. */
+mk_tensor mt_params_own_slice(const mt_params *params, int kind, int unit, const mk_tensor *whole);
+mk_tensor mt_params_own_w(const mt_params *params, int kind, int unit);
+mk_tensor mt_params_own_grad(const mt_params *params, int kind, int unit);
+
+/* The parameter with its shape, at element `offset` of a flat tensor. */
+mk_tensor mt_param_view(const mt_param *p, const mk_tensor *flat, int64_t offset);
+
+/* Lets w (or grad) of a unit's parameters point into the unit's whole memory; NULL: nowhere. */
+void mt_params_bind(mt_params *params, int kind, int unit, const mk_tensor *memory, bool gradient);
+
+/* Elements of a buffer's tensors as they are stored. */
+typedef struct mt_store_counts {
+  int64_t w, grad, own_w, own_grad, optim; /* optim: of each of main, m, v; 0 where they are placed one by one */
+} mt_store_counts;
+mt_store_counts mt_params_counts(const mt_params *params, int kind);
+
+/* True when a microbatch's backward pass overwrites weight gradients of the buffer: the first, or all with a ring. */
+static inline bool mt_store_fresh(const mt_store *store, bool first) { return first || store->grad_ring > 0; }
 
 /* Places compute copies, gradients and optimizer state in the arenas (two-pass, see arena.h) and the packed copies in
  * the workspace arena. With FP32 (or FP64) compute, main is a view of w. */

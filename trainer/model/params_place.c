@@ -14,20 +14,24 @@ mk_dtype mt_compute_dtype(const mt_config *cfg) {
 
 mk_dtype mt_master_dtype(const mt_config *cfg) { return cfg->precision == MT_FP64 ? MK_F64 : MK_F32; }
 
-static mk_tensor shaped_view(const mt_param *p, const mk_tensor *flat) {
-  mk_tensor view = mk_tensor_slice(flat, p->offset, p->count);
+mk_tensor mt_param_view(const mt_param *p, const mk_tensor *flat, int64_t offset) {
+  mk_tensor view = mk_tensor_slice(flat, offset, p->count);
   view.n_dims = p->n_dims;
   for (int i = 0; i < 3; i++)
     view.dim[i] = i < p->n_dims ? p->dim[i] : 1;
   return view;
 }
 
-static void place_optimizer(mt_param *p, mk_dtype master, bool main_is_w, mk_arena *optim) {
+static void place_whole(mt_params *params, mt_param *p, mk_dtype master, bool main_is_w, mk_arena *optim) {
+  p->w = mt_param_view(p, &params->flat_w[p->expert], p->offset);
+  p->grad = mt_param_view(p, &params->flat_grad[p->expert], p->offset);
+  p->own_w = mk_tensor_slice(&p->w, p->shard_first, p->shard_count);
+  p->own_grad = mk_tensor_slice(&p->grad, p->shard_first, p->shard_count);
   p->main = mk_tensor_1d(master, p->shard_count);
   p->m = p->main;
   p->v = p->main;
   if (main_is_w) {
-    p->main = mk_tensor_slice(&p->w, p->shard_first, p->shard_count);
+    p->main = p->own_w;
   } else {
     mk_arena_place(optim, &p->main);
   }
@@ -69,8 +73,48 @@ static void place_mxfp8(mt_param *p, const mt_config *cfg, mk_arena *arena) {
   mt_mxfp8_place(arena, &p->w_t_q);
 }
 
-static void place_packed(mt_param *p, mk_device *dev, mk_arena *workspace) {
-  if (!p->overwritten || mk_tensor_present(&p->w_q.q)) return;
+/* Shards of a cut unit: slices of the buffer's. */
+static void place_cut(mt_params *params, mt_param *p) {
+  const mt_store *s = &params->store[p->expert];
+  int64_t unit = params->unit_first[p->expert][p->unit];
+  int64_t piece = (params->unit_first[p->expert][p->unit + 1] - unit) / s->ranks;
+  int64_t own = p->shard_count == 0 ? 0 : p->offset + p->shard_first - unit - s->rank * piece;
+  int64_t at = unit / s->ranks + own;
+  p->w = (mk_tensor){0};
+  p->grad = s->grad_ring > 0 ? (mk_tensor){0} : mt_param_view(p, &params->flat_grad[p->expert], p->offset);
+  p->own_w = mk_tensor_slice(&s->own_w, at, p->shard_count);
+  p->own_grad = s->grad_ring > 0 ? mk_tensor_slice(&s->own_grad, at, p->shard_count)
+                                 : mk_tensor_slice(&p->grad, p->shard_first, p->shard_count);
+  p->main = mk_tensor_slice(&s->main, at, p->shard_count);
+  p->m = mk_tensor_slice(&s->m, at, p->shard_count);
+  p->v = mk_tensor_slice(&s->v, at, p->shard_count);
+}
+
+static void put(mk_arena *arena, mk_tensor *t, mk_dtype dtype, int64_t count) {
+  *t = count > 0 ? mk_tensor_1d(dtype, count) : (mk_tensor){0};
+  mk_arena_place(arena, t);
+}
+
+static void place_store(mt_params *params, int kind, mk_dtype compute, mk_dtype master, mk_arena *arenas) {
+  mt_store *s = &params->store[kind];
+  mt_store_counts n = mt_params_counts(params, kind);
+  params->flat_w[kind] = mk_tensor_1d(compute, n.w);
+  params->flat_grad[kind] = mk_tensor_1d(master, n.grad);
+  mk_arena_place(&arenas[MK_MEM_PARAMS], &params->flat_w[kind]);
+  mk_arena_place(&arenas[MK_MEM_GRADS], &params->flat_grad[kind]);
+  put(&arenas[MK_MEM_PARAMS], &s->own_w, compute, n.own_w);
+  put(&arenas[MK_MEM_GRADS], &s->own_grad, master, n.own_grad);
+  if (compute == master) {
+    s->main = s->own_w;
+  } else {
+    put(&arenas[MK_MEM_OPTIM], &s->main, master, n.optim);
+  }
+  put(&arenas[MK_MEM_OPTIM], &s->m, master, n.optim);
+  put(&arenas[MK_MEM_OPTIM], &s->v, master, n.optim);
+}
+
+static void place_packed(mt_params *params, mt_param *p, mk_device *dev, mk_arena *workspace) {
+  if (!p->overwritten || params->store[p->expert].ranks > 1 || mk_tensor_present(&p->w_q.q)) return;
   bool grouped = p->n_dims == 3;
   int64_t groups = grouped ? p->dim[0] : 1;
   int64_t n = p->dim[grouped ? 1 : 0], k = p->dim[grouped ? 2 : 1];
@@ -81,18 +125,18 @@ static void place_packed(mt_param *p, mk_device *dev, mk_arena *workspace) {
 
 void mt_params_place(mt_params *params, mk_device *dev, const mt_config *cfg, mk_arena *arenas) {
   mk_dtype compute = mt_compute_dtype(cfg), master = mt_master_dtype(cfg);
-  for (int kind = 0; kind < 2; kind++) {
-    params->flat_w[kind] = mk_tensor_1d(compute, params->flat_count[kind]);
-    params->flat_grad[kind] = mk_tensor_1d(master, params->flat_count[kind]);
-    mk_arena_place(&arenas[MK_MEM_PARAMS], &params->flat_w[kind]);
-    mk_arena_place(&arenas[MK_MEM_GRADS], &params->flat_grad[kind]);
-  }
+  for (int kind = 0; kind < 2; kind++)
+    place_store(params, kind, compute, master, arenas);
+  const mt_param *gain = mt_params_find(params, 0, MT_PARAM_EMBED_NORM);
+  if (gain != NULL && params->store[0].ranks > 1) put(&arenas[MK_MEM_PARAMS], &params->kept_gain, compute, gain->count);
   for (int i = 0; i < params->count; i++) {
     mt_param *p = &params->item[i];
-    p->w = shaped_view(p, &params->flat_w[p->expert]);
-    p->grad = shaped_view(p, &params->flat_grad[p->expert]);
-    place_optimizer(p, master, compute == master, &arenas[MK_MEM_OPTIM]);
+    if (params->store[p->expert].ranks > 1) {
+      place_cut(params, p);
+    } else {
+      place_whole(params, p, master, compute == master, &arenas[MK_MEM_OPTIM]);
+    }
     place_mxfp8(p, cfg, &arenas[MK_MEM_PARAMS]);
-    place_packed(p, dev, &arenas[MK_MEM_WORKSPACE]);
+    place_packed(params, p, dev, &arenas[MK_MEM_WORKSPACE]);
   }
 }

@@ -47,13 +47,13 @@ static int copies(const mt_optim *optim, const mt_param *p) {
 
 /* Ranks that hold the same elements of a parameter each add their share. */
 static double norm_share(const mt_optim *optim, const mt_param *p) {
-  return p->shard_count == p->count ? 1.0 / copies(optim, p) : 1.0;
+  return 1.0 / (p->replicated ? copies(optim, p) : optim->model->params.store[p->expert].copies);
 }
 
 static mk_status add_norm(mt_optim *optim, mk_stream *stream, const mt_param *p) {
-  mk_squared_norm_args args = {.x = mk_tensor_slice(&p->grad, p->shard_first, p->shard_count),
-                               .out = mk_tensor_slice(&optim->reduce, MK_SUM_COUNT, 1),
-                               .scale = norm_share(optim, p)};
+  if (p->shard_count == 0) return MK_OK;
+  mk_squared_norm_args args = {
+      .x = p->own_grad, .out = mk_tensor_slice(&optim->reduce, MK_SUM_COUNT, 1), .scale = norm_share(optim, p)};
   return mk_squared_norm(stream, &args);
 }
 
@@ -97,6 +97,7 @@ mk_status mt_optim_reduce(mt_optim *optim, mk_stream *stream) {
 
 /* The next step adds to all elements of such a gradient, the own shard or not. */
 static mk_status clear_rest(mt_optim *optim, mk_stream *stream, const mt_param *p) {
+  if (!mk_tensor_present(&p->grad)) return MK_OK; /* cleared before each use */
   int64_t end = p->shard_first + p->shard_count;
   mk_tensor before = mk_tensor_slice(&p->grad, 0, p->shard_first);
   mk_tensor after = mk_tensor_slice(&p->grad, end, p->count - end);
@@ -109,6 +110,8 @@ mk_status mt_optim_update(mt_optim *optim, mk_stream *stream) {
   mt_model *m = optim->model;
   for (int i = 0; i < m->params.count; i++) {
     const mt_param *p = &m->params.item[i];
+    if (!p->overwritten) MK_TRY(optim->ctx, clear_rest(optim, stream, p));
+    if (p->shard_count == 0) continue;
     mk_adamw_args args = {.state = m->state,
                           .main = p->main,
                           .m = p->m,
@@ -118,10 +121,9 @@ mk_status mt_optim_update(mt_optim *optim, mk_stream *stream) {
                           .eps = (float)c->eps,
                           .clear_grad = !p->overwritten,
                           .weight_decay = p->decays ? (float)c->weight_decay : 0.0f};
-    args.grad = mk_tensor_slice(&p->grad, p->shard_first, p->shard_count);
-    args.compute = mk_tensor_slice(&p->w, p->shard_first, p->shard_count);
+    args.grad = p->own_grad;
+    args.compute = p->own_w;
     MK_TRY(optim->ctx, mk_adamw(stream, &args));
-    if (!p->overwritten) MK_TRY(optim->ctx, clear_rest(optim, stream, p));
   }
   return MK_OK;
 }

@@ -44,8 +44,7 @@ mk_status mt_buckets_reduce(mt_sharding *sh, int unit, bool last) {
     mt_comm *group = mt_sharding_group(sh->mesh, b->kind == 1);
     if (b->first_unit != unit || group->size == 1) continue;
     if (!waited) {
-      MK_TRY(ctx, mk_event_record(sh->ready, sh->compute));
-      MK_TRY(ctx, mk_stream_wait(sh->comm, sh->ready));
+      MK_TRY(ctx, mt_stream_join(ctx, sh->ready, sh->compute, sh->comm));
       waited = true;
     }
     MK_TRY(ctx, mt_comm_all_reduce(group, &b->grad, &b->grad, MT_SUM, sh->comm));
@@ -53,10 +52,7 @@ mk_status mt_buckets_reduce(mt_sharding *sh, int unit, bool last) {
   return MK_OK;
 }
 
-mk_status mt_buckets_wait(mt_sharding *sh) {
-  MK_TRY(sh->ctx, mk_event_record(sh->reduced, sh->comm));
-  return mk_stream_wait(sh->compute, sh->reduced);
-}
+mk_status mt_buckets_wait(mt_sharding *sh) { return mt_stream_join(sh->ctx, sh->reduced, sh->comm, sh->compute); }
 
 static int64_t master_bytes(const mt_config *cfg) { return (int64_t)mk_dtype_bytes(mt_master_dtype(cfg)); }
 
@@ -67,11 +63,23 @@ int64_t mt_gradient_bytes(const mt_params *params, const mt_config *cfg, const m
   return count * master_bytes(cfg);
 }
 
+/* Tensors take whole lines of 64 bytes (arena.h). */
+static int64_t placed(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
 int64_t mt_state_bytes(const mt_params *params, const mt_config *cfg) {
   int64_t compute = (int64_t)mk_dtype_bytes(mt_compute_dtype(cfg)), master = master_bytes(cfg);
   int64_t moments = compute == master ? 2 : 3; /* m and v, and main where it is not the compute copy */
-  int64_t bytes = (params->flat_count[0] + params->flat_count[1]) * (compute + master);
-  for (int i = 0; i < params->count; i++)
-    bytes += params->item[i].shard_count * moments * master + mt_param_mxfp8_bytes(&params->item[i], cfg);
-  return bytes;
+  int64_t bytes = 0;
+  for (int kind = 0; kind < 2; kind++) {
+    mt_store_counts n = mt_params_counts(params, kind);
+    bytes += placed(n.w * compute) + placed(n.own_w * compute) + placed(n.grad * master) + placed(n.own_grad * master);
+    bytes += moments * placed(n.optim * master);
+  }
+  for (int i = 0; i < params->count; i++) {
+    const mt_param *p = &params->item[i];
+    bytes += mt_param_mxfp8_bytes(p, cfg);
+    if (params->store[p->expert].ranks == 1) bytes += moments * placed(p->shard_count * master);
+  }
+  const mt_param *gain = mt_params_find(params, 0, MT_PARAM_EMBED_NORM);
+  return bytes + (gain != NULL && params->store[0].ranks > 1 ? placed(gain->count * compute) : 0);
 }

@@ -18,6 +18,7 @@ static int64_t mem_bytes(const mt_params *params, const mt_config *cfg, const mt
 
 const mt_sharding_ops mt_ddp_ops = {
     .name = "ddp",
+    .init = mt_buckets_create,
     .after_backward = mt_buckets_reduce,
     .before_step = mt_buckets_wait,
     .wire_bytes = mt_gradient_bytes,

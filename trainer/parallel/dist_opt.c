@@ -13,6 +13,11 @@
  * paper       Rajbhandari et al. 2020, ZeRO, arXiv 1910.02054; Olmo-core 3.0.0 olmo_core/optim/moe_optimizer.py */
 #include "trainer/parallel/parallel.h"
 
+static void layout(mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan) {
+  (void)cfg;
+  mt_params_shard(params, plan->dp, plan->dp_rank, plan->ep_dp, plan->ep_dp_rank);
+}
+
 static bool scatters(const mt_config *cfg) { return cfg->grad_reduce == MT_GRAD_REDUCE_SCATTER; }
 
 static mk_status after_backward(mt_sharding *sh, int unit, bool last) {
@@ -32,8 +37,7 @@ static mk_status reduce_tensor(mt_sharding *sh, const mt_param *p) {
 static mk_status before_step(mt_sharding *sh) {
   mk_context *ctx = sh->ctx;
   if (scatters(sh->cfg)) {
-    MK_TRY(ctx, mk_event_record(sh->ready, sh->compute));
-    MK_TRY(ctx, mk_stream_wait(sh->comm, sh->ready));
+    MK_TRY(ctx, mt_stream_join(ctx, sh->ready, sh->compute, sh->comm));
     for (int i = sh->params->count - 1; i >= 0; i--)
       MK_TRY(ctx, reduce_tensor(sh, &sh->params->item[i]));
   }
@@ -42,8 +46,7 @@ static mk_status before_step(mt_sharding *sh) {
 
 static mk_status after_step(mt_sharding *sh) {
   mk_context *ctx = sh->ctx;
-  MK_TRY(ctx, mk_event_record(sh->ready, sh->compute));
-  MK_TRY(ctx, mk_stream_wait(sh->comm, sh->ready));
+  MK_TRY(ctx, mt_stream_join(ctx, sh->ready, sh->compute, sh->comm));
   for (int i = 0; i < sh->params->count; i++) {
     mt_param *p = &sh->params->item[i];
     mk_tensor whole = mk_tensor_slice(&p->w, 0, p->count);
@@ -74,7 +77,8 @@ static int64_t mem_bytes(const mt_params *params, const mt_config *cfg, const mt
 
 const mt_sharding_ops mt_dist_opt_ops = {
     .name = "dist_opt",
-    .shards_optimizer = true,
+    .layout = layout,
+    .init = mt_buckets_create,
     .after_backward = after_backward,
     .before_step = before_step,
     .after_step = after_step,

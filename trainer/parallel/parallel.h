@@ -18,13 +18,23 @@ typedef struct mt_sharding mt_sharding;
 
 typedef struct mt_sharding_ops {
   const char *name;
-  bool shards_optimizer; /* optimizer state over the group (mt_params_shard) */
-  /* after the backward pass of a unit; `last`: of the step's last microbatch. NULL = nothing to do, here and below */
+  /* which part of every parameter this rank stores and updates (mt_params_shard, mt_params_cut); before placement.
+   * NULL = everything whole, here and below = nothing to do */
+  void (*layout)(mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan);
+  mk_status (*init)(mt_sharding *sh);
+  void (*fini)(mt_sharding *sh);
+  /* before a unit's weights are read, and after its forward pass (mt_pass) */
+  mk_status (*before_use)(mt_sharding *sh, int unit, mt_use use);
+  mk_status (*after_forward)(mt_sharding *sh, int unit);
+  /* after the backward pass of a unit; `last`: of the step's last microbatch */
   mk_status (*after_backward)(mt_sharding *sh, int unit, bool last);
   /* gradients are needed now: makes compute wait for what is under way */
   mk_status (*before_step)(mt_sharding *sh);
   /* the optimizer has written its shards of the compute copies */
   mk_status (*after_step)(mt_sharding *sh);
+  /* outside a step, collective: whole weights (or gradients) of a unit on this rank, until the hide that follows */
+  mk_status (*show)(mt_sharding *sh, int unit, bool gradient);
+  mk_status (*hide)(mt_sharding *sh, int unit, bool gradient);
   /* pure: bytes this rank hands to the communicators in one step (payload as in comm.h), and bytes of parameters,
    * gradients and optimizer state */
   int64_t (*wire_bytes)(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan);
@@ -39,6 +49,8 @@ typedef struct mt_bucket {
   mk_tensor grad; /* flat slice */
 } mt_bucket;
 
+typedef struct mt_fsdp mt_fsdp;
+
 struct mt_sharding {
   const mt_sharding_ops *ops;
   mk_context *ctx;
@@ -49,10 +61,19 @@ struct mt_sharding {
   mk_event *ready, *reduced; /* compute -> comm, comm -> compute */
   mt_bucket *bucket;
   int n_buckets;
+  mt_fsdp *fsdp;
+  /* the running microbatch: trains or evaluates; first and last of its step */
+  bool train, first, last;
 };
 
 /* Strategy by cfg->shard; looks nothing up later. */
 const mt_sharding_ops *mt_sharding_ops_for(const mt_config *cfg);
+
+/* The mesh that the configuration asks for. */
+mt_mesh_config mt_sharding_mesh(const mt_config *cfg);
+
+/* Storage of the parameters by cfg->shard; after mt_params_create, before placement. */
+void mt_sharding_layout(mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan);
 
 /* After placement. Streams and mesh are borrowed. */
 mk_status mt_sharding_create(mk_context *ctx, const mt_config *cfg, mt_params *params, mt_mesh *mesh,
@@ -69,11 +90,14 @@ mk_status mt_buckets_wait(mt_sharding *sh);
 /* Communicator whose ranks share a parameter's gradient. */
 mt_comm *mt_sharding_group(const mt_mesh *mesh, bool expert);
 
+/* Lets the stream `to` wait for all that `from` has been given so far. */
+mk_status mt_stream_join(mk_context *ctx, mk_event *event, mk_stream *from, mk_stream *to);
+
 /* Pure: bytes of all gradients, and of parameters + gradients + optimizer state with the shards of `params`. */
 int64_t mt_gradient_bytes(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan);
 int64_t mt_state_bytes(const mt_params *params, const mt_config *cfg);
 
-extern const mt_sharding_ops mt_none_ops, mt_ddp_ops, mt_dist_opt_ops;
+extern const mt_sharding_ops mt_none_ops, mt_ddp_ops, mt_dist_opt_ops, mt_fsdp_ops;
 
 #ifdef __cplusplus
 }

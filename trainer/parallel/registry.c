@@ -7,8 +7,27 @@ const mt_sharding_ops *mt_sharding_ops_for(const mt_config *cfg) {
       [MT_SHARD_NONE] = &mt_none_ops,
       [MT_SHARD_DDP] = &mt_ddp_ops,
       [MT_SHARD_DIST_OPT] = &mt_dist_opt_ops,
+      [MT_SHARD_FSDP] = &mt_fsdp_ops,
   };
-  return by_shard[cfg->shard]; /* mt_config_check refuses the others */
+  return by_shard[cfg->shard];
+}
+
+mt_mesh_config mt_sharding_mesh(const mt_config *cfg) {
+  return (mt_mesh_config){.ep = (int)mt_config_ep(cfg),
+                          .pp = (int)cfg->pp,
+                          .experts = cfg->experts,
+                          .shard = cfg->shard == MT_SHARD_FSDP ? (int)cfg->fsdp_shard_ranks : 0};
+}
+
+void mt_sharding_layout(mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan) {
+  const mt_sharding_ops *ops = mt_sharding_ops_for(cfg);
+  mt_params_shard(params, 1, 0, 1, 0);
+  if (ops->layout != NULL) ops->layout(params, cfg, plan);
+}
+
+mk_status mt_stream_join(mk_context *ctx, mk_event *event, mk_stream *from, mk_stream *to) {
+  MK_TRY(ctx, mk_event_record(event, from));
+  return mk_stream_wait(to, event);
 }
 
 mt_comm *mt_sharding_group(const mt_mesh *mesh, bool expert) { return expert ? mesh->expert : mesh->dense; }
@@ -27,7 +46,7 @@ mk_status mt_sharding_create(mk_context *ctx, const mt_config *cfg, mt_params *p
                       .comm = comm};
   MK_TRY_GOTO(ctx, mk_event_create(compute->dev, &sh->ready), out);
   MK_TRY_GOTO(ctx, mk_event_create(compute->dev, &sh->reduced), out);
-  MK_TRY_GOTO(ctx, mt_buckets_create(sh), out);
+  if (sh->ops->init != NULL) MK_TRY_GOTO(ctx, sh->ops->init(sh), out);
   *out = sh;
   sh = NULL;
 out:
@@ -38,6 +57,7 @@ out:
 void mt_sharding_destroy(mt_sharding *sh) {
   if (sh == NULL) return;
   mk_context *ctx = sh->ctx;
+  if (sh->ops->fini != NULL) sh->ops->fini(sh);
   mk_heap_free(ctx, sh->bucket);
   mk_event_destroy(sh->reduced);
   mk_event_destroy(sh->ready);

@@ -58,14 +58,13 @@ mk_status mt_plan_memory(mk_context *ctx, const mt_config *cfg, size_t bytes[MK_
   mt_ep *ep = NULL;
   mt_model *model = NULL;
   mt_mesh mesh = {0};
-  mt_mesh_config layout = {.ep = (int)mt_config_ep(cfg), .pp = (int)cfg->pp, .experts = cfg->experts};
+  mt_mesh_config layout = mt_sharding_mesh(cfg);
   mk_device_config device = {.name = cfg->device, .threads = 1, .kernel = cfg->kernel};
   MK_TRY_GOTO(ctx, mk_device_create(ctx, &device, &dev), out);
   MK_TRY_GOTO(ctx, mt_mesh_plan_make(ctx, (int)cfg->ranks, 0, &layout, &mesh.plan), out);
   MK_TRY_GOTO(ctx, mt_ep_create(ctx, dev, cfg, mesh.plan.ep, 0, NULL, &ep), out);
   MK_TRY_GOTO(ctx, mt_model_create(ctx, dev, cfg, &mesh.plan, ep, 1, &model), out);
-  bool shards = mt_sharding_ops_for(cfg)->shards_optimizer;
-  mt_params_shard(&model->params, shards ? mesh.plan.dp : 1, 0, shards ? mesh.plan.ep_dp : 1, 0);
+  mt_sharding_layout(&model->params, cfg, &mesh.plan);
   mt_optim optim = {.ctx = ctx, .cfg = cfg, .model = model, .mesh = &mesh};
   mt_memory_plan plan = {0};
   mt_memory_plan_count(&plan, dev, model, &optim);

@@ -8,9 +8,32 @@
 static mk_status unit_done(void *user, int unit) {
   mt_trainer *t = user;
   const mt_sharding_ops *ops = t->sharding->ops;
-  bool last = t->running == t->microbatches - 1;
+  bool last = t->sharding->last;
   if (last) MK_TRY(t->ctx, mt_optim_unit_norms(&t->optim, t->compute, unit));
   return ops->after_backward == NULL ? MK_OK : ops->after_backward(t->sharding, unit, last);
+}
+
+static mk_status unit_needed(void *user, int unit, mt_use use) {
+  mt_sharding *sh = ((mt_trainer *)user)->sharding;
+  return sh->ops->before_use(sh, unit, use);
+}
+
+static mk_status unit_released(void *user, int unit) {
+  mt_sharding *sh = ((mt_trainer *)user)->sharding;
+  return sh->ops->after_forward(sh, unit);
+}
+
+void mt_trainer_hook(mt_trainer *t, mt_pass *pass) {
+  mt_sharding *sh = t->sharding;
+  sh->train = pass->train;
+  sh->first = t->running == 0;
+  sh->last = !pass->train || t->running == t->microbatches - 1;
+  for (int kind = 0; kind < 2; kind++)
+    pass->fresh[kind] = mt_store_fresh(&t->model->params.store[kind], sh->first);
+  pass->user = t;
+  pass->unit_needed = sh->ops->before_use != NULL ? unit_needed : NULL;
+  pass->unit_released = sh->ops->after_forward != NULL ? unit_released : NULL;
+  pass->unit_done = pass->train ? unit_done : NULL;
 }
 
 mk_status mt_trainer_begin(mt_trainer *t) {
@@ -39,11 +62,9 @@ mk_status mt_trainer_microbatch(mt_trainer *t, const int32_t *tokens, const int3
   mt_pass pass = {.stream = t->compute,
                   .set = &t->model->set[0],
                   .train = true,
-                  .first = t->running == 0,
-                  .unit_done = unit_done,
-                  .user = t,
                   .first_token = mt_data_first_token(&t->cfg, plan->dp_rank, t->running),
                   .microbatches = t->microbatches * plan->dp};
+  mt_trainer_hook(t, &pass);
   MK_TRY(t->ctx, mt_model_forward(t->model, &pass));
   MK_TRY(t->ctx, mt_model_backward(t->model, &pass));
   t->running += 1;

@@ -21,14 +21,12 @@ static mk_status create_device(mt_trainer *t) {
 static mk_status create_parts(mt_trainer *t, mt_comm *world) {
   mk_context *ctx = t->ctx;
   const mt_config *c = &t->cfg;
-  mt_mesh_config layout = {.ep = (int)mt_config_ep(c), .pp = (int)c->pp, .experts = c->experts};
+  mt_mesh_config layout = mt_sharding_mesh(c);
   MK_TRY(ctx, mt_mesh_create(ctx, world, &layout, &t->mesh));
   const mt_mesh_plan *plan = &t->mesh->plan;
   MK_TRY(ctx, mt_ep_create(ctx, t->dev, c, plan->ep, plan->ep_rank, t->mesh->ep, &t->ep));
   MK_TRY(ctx, mt_model_create(ctx, t->dev, c, plan, t->ep, 1, &t->model));
-  bool shards = mt_sharding_ops_for(c)->shards_optimizer;
-  mt_params_shard(&t->model->params, shards ? plan->dp : 1, shards ? plan->dp_rank : 0, shards ? plan->ep_dp : 1,
-                  shards ? plan->ep_dp_rank : 0);
+  mt_sharding_layout(&t->model->params, c, plan);
   int64_t total = c->schedule_steps > 0 ? c->schedule_steps : c->warmup_steps + c->steps;
   t->optim = (mt_optim){.ctx = ctx, .cfg = c, .model = t->model, .mesh = t->mesh, .total_steps = total};
   mt_memory_plan_count(&t->memory, t->dev, t->model, &t->optim);
@@ -107,5 +105,7 @@ int64_t mt_trainer_wire_bytes(const mt_trainer *t) {
   int64_t bytes = 0;
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
     bytes += all[i] != NULL ? all[i]->payload_bytes : 0;
+  for (int kind = 0; kind < 2 && m->plan.copies > 1; kind++)
+    bytes += m->shard[kind]->payload_bytes + m->copies[kind]->payload_bytes;
   return bytes;
 }

@@ -49,6 +49,9 @@ mk_status mt_trainer_begin(mt_trainer *t);
 mk_status mt_trainer_microbatch(mt_trainer *t, const int32_t *tokens, const int32_t *labels);
 mk_status mt_trainer_finish(mt_trainer *t);
 
+/* Sets the hooks of a pass, and what they and the weight gradients need to know of the running microbatch. */
+void mt_trainer_hook(mt_trainer *t, mt_pass *pass);
+
 /* Only the first half of finish: gradients become complete sums (every strategy), nothing is updated. */
 mk_status mt_trainer_reduce(mt_trainer *t);
 /* For gradients that were put in from outside in place of a backward pass (tests): adds their norms. */
@@ -68,8 +71,9 @@ mk_status mt_trainer_log_read(mt_trainer *t, mk_step_log *out);
 mk_status mt_trainer_evaluate(mt_trainer *t, const int32_t *tokens, const int32_t *labels, double *ce_sum,
                               double *label_count, void *logits);
 
-/* Values of a local parameter by canonical name, in FP64 on the host. Compute copy and gradient have param->count
- * values in local order; main, m, v the own shard's. write: only MT_VALUE_WEIGHT, sets compute copy and main. */
+/* Values of a local parameter by canonical name, in FP64 on the host; collective over the ranks that hold parts of it.
+ * Compute copy and gradient have param->count values in local order; main, m, v the own shard's. write: only
+ * MT_VALUE_WEIGHT, sets compute copy and main. */
 typedef enum mt_value { MT_VALUE_WEIGHT, MT_VALUE_GRADIENT, MT_VALUE_MAIN, MT_VALUE_M, MT_VALUE_V } mt_value;
 mk_status mt_trainer_read(mt_trainer *t, const char *name, mt_value which, double *out);
 mk_status mt_trainer_write(mt_trainer *t, const char *name, const double *values);

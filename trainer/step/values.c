@@ -61,11 +61,15 @@ static mk_status param_find(mt_trainer *t, const char *name, mt_param **out) {
 mk_status mt_trainer_read(mt_trainer *t, const char *name, mt_value which, double *out) {
   mt_param *p = NULL;
   MK_TRY(t->ctx, param_find(t, name, &p));
+  const mt_sharding_ops *ops = t->sharding->ops;
+  bool cut = t->model->params.store[p->expert].ranks > 1 && (which == MT_VALUE_WEIGHT || which == MT_VALUE_GRADIENT);
   const mk_tensor *const by_value[] = {
       [MT_VALUE_WEIGHT] = &p->w, [MT_VALUE_GRADIENT] = &p->grad, [MT_VALUE_MAIN] = &p->main,
       [MT_VALUE_M] = &p->m,      [MT_VALUE_V] = &p->v,
   };
-  return mt_trainer_tensor_read(t, by_value[which], out);
+  if (cut) MK_TRY(t->ctx, ops->show(t->sharding, p->unit, which == MT_VALUE_GRADIENT));
+  MK_TRY(t->ctx, mt_trainer_tensor_read(t, by_value[which], out));
+  return cut ? ops->hide(t->sharding, p->unit, which == MT_VALUE_GRADIENT) : MK_OK;
 }
 
 static mk_status upload(mt_trainer *t, const mk_tensor *tensor, const double *values) {
@@ -85,7 +89,11 @@ out:
 mk_status mt_trainer_write(mt_trainer *t, const char *name, const double *values) {
   mt_param *p = NULL;
   MK_TRY(t->ctx, param_find(t, name, &p));
-  MK_TRY(t->ctx, upload(t, &p->w, values));
+  if (t->model->params.store[p->expert].ranks > 1) {
+    MK_TRY(t->ctx, upload(t, &p->own_w, values + p->shard_first));
+  } else {
+    MK_TRY(t->ctx, upload(t, &p->w, values));
+  }
   return upload(t, &p->main, values + p->shard_first);
 }
 
@@ -99,11 +107,14 @@ mk_status mt_trainer_write_range(mt_trainer *t, const mt_param *p, int64_t first
   MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)count, sizeof *wide, &wide), out);
   for (int64_t i = 0; i < count; i++)
     wide[i] = values[i];
-  mk_tensor w = mk_tensor_slice(&p->w, begin, count);
-  MK_TRY_GOTO(ctx, upload(t, &w, wide), out);
-  if (from < end) {
-    mk_tensor own = mk_tensor_slice(&p->main, from - p->shard_first, end - from);
-    MK_TRY_GOTO(ctx, upload(t, &own, wide + (from - begin)), out);
+  if (t->model->params.store[p->expert].ranks == 1) {
+    mk_tensor w = mk_tensor_slice(&p->w, begin, count);
+    MK_TRY_GOTO(ctx, upload(t, &w, wide), out);
+  }
+  const mk_tensor *own[] = {&p->own_w, &p->main};
+  for (int i = 0; i < 2 && from < end; i++) {
+    mk_tensor part = mk_tensor_slice(own[i], from - p->shard_first, end - from);
+    MK_TRY_GOTO(ctx, upload(t, &part, wide + (from - begin)), out);
   }
 out:
   mk_heap_free(ctx, wide);
@@ -129,6 +140,7 @@ mk_status mt_trainer_evaluate(mt_trainer *t, const int32_t *tokens, const int32_
   MK_TRY(ctx, mk_copy_h2d(t->compute, &set->ids, tokens));
   MK_TRY(ctx, mk_copy_h2d(t->compute, &set->labels, labels));
   MK_TRY(ctx, mk_fill(t->compute, &m->eval_sums, 0));
+  mt_trainer_hook(t, &pass);
   MK_TRY(ctx, mt_model_forward(m, &pass));
   MK_TRY(ctx, mk_copy_d2h(t->compute, sums, &m->eval_sums));
   MK_TRY(ctx, mk_stream_sync(t->compute, false));

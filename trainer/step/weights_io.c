@@ -30,7 +30,7 @@ static mk_status collect(mt_trainer *t, const mt_param *param, int64_t first, in
     MK_TRY(t->ctx, mk_copy_d2d(t->compute, &place, &own));
   }
   if (param->replicated) return MK_OK;
-  return mt_comm_all_reduce(mt_sharding_group(t->mesh, param->expert), scratch, scratch, MT_SUM, t->compute);
+  return mt_comm_all_reduce(t->mesh->shard[param->expert], scratch, scratch, MT_SUM, t->compute);
 }
 
 /* The range belongs to one EP rank as a whole (an expert is never cut): its owner sends, the EP group listens. */
@@ -39,8 +39,9 @@ static mk_status get(void *user, const mt_param *param, int64_t first, int64_t c
   mk_context *ctx = t->ctx;
   mk_status st = MK_OK;
   double *wide = NULL;
-  mk_tensor scratch =
-      mk_tensor_slice(&param->grad, 0, count); /* between steps nobody reads gradients that are overwritten */
+  /* between steps nobody reads gradients that are overwritten, nor the ring that cut ones go through */
+  bool ring = t->model->params.store[param->expert].grad_ring > 0;
+  mk_tensor scratch = mk_tensor_slice(ring ? &t->model->params.flat_grad[param->expert] : &param->grad, 0, count);
   MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)count, sizeof *wide, &wide), out);
   MK_TRY_GOTO(ctx, collect(t, param, first % param->count, count, &scratch), out);
   if (param->expert && t->mesh->plan.ep > 1) {

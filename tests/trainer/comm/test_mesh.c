@@ -112,25 +112,43 @@ START_TEST(layout_is_as_written) {
 }
 END_TEST
 
+/* The same rank with ep 2 and four ranks a copy of the parameters: copies are dp ranks 0..3 and 4..7. */
+START_TEST(copies_are_neighbours) {
+  mk_context ctx = {0};
+  mt_mesh_config config = {.ep = 2, .pp = 2, .experts = 8, .shard = 4};
+  mt_mesh_plan plan;
+  ck_assert_int_eq(mt_mesh_plan_make(&ctx, 16, 13, &config, &plan), MK_OK);
+  ck_assert_int_eq(plan.copies, 2);
+  ck_assert_int_eq(plan.shard_rank[0], 1);
+  ck_assert_int_eq(plan.shard_rank[1], 0);
+  expect_group(&plan, MT_MESH_DENSE_SHARD, 4, (const int[]){12, 13, 14, 15});
+  expect_group(&plan, MT_MESH_EXPERT_SHARD, 2, (const int[]){13, 15});
+  expect_group(&plan, MT_MESH_COPIES, 2, (const int[]){9, 13});
+}
+END_TEST
+
 static const struct refusal {
   int world, ep, pp;
   int64_t experts;
   const char *reason;
+  int shard;
 } refusals[] = {
-    {8, 1, 3, 8, "pp 3 does not divide the 8 ranks"},
-    {8, 8, 2, 8, "ep 8 does not divide the 4 data-parallel ranks"},
-    {6, 4, 1, 8, "ep 4 does not divide the 6"},
-    {8, 8, 1, 4, "only 4 experts"},
-    {8, 4, 1, 6, "does not divide 6 experts"},
-    {8, 2, 1, 0, "no experts"},
-    {8, 0, 1, 8, "at least 1"},
-    {8, 1, -1, 8, "at least 1"},
+    {8, 1, 3, 8, "pp 3 does not divide the 8 ranks", 0},
+    {8, 8, 2, 8, "ep 8 does not divide the 4 data-parallel ranks", 0},
+    {6, 4, 1, 8, "ep 4 does not divide the 6", 0},
+    {8, 8, 1, 4, "only 4 experts", 0},
+    {8, 4, 1, 6, "does not divide 6 experts", 0},
+    {8, 2, 1, 0, "no experts", 0},
+    {8, 0, 1, 8, "at least 1", 0},
+    {8, 1, -1, 8, "at least 1", 0},
+    {8, 1, 1, 8, "3 ranks that share a copy of the parameters do not divide the 8", 3},
+    {8, 4, 1, 8, "2 ranks that share a copy of the parameters are no multiple of ep 4", 2},
 };
 
 START_TEST(illegal_layouts_are_refused) {
   const struct refusal *r = &refusals[_i];
   mk_context ctx = {0};
-  mt_mesh_config config = {.ep = r->ep, .pp = r->pp, .experts = r->experts};
+  mt_mesh_config config = {.ep = r->ep, .pp = r->pp, .experts = r->experts, .shard = r->shard};
   mt_mesh_plan plan;
   ck_assert_int_eq(mt_mesh_plan_make(&ctx, r->world, 0, &config, &plan), MK_ERR_CONFIG);
   ck_assert_msg(strstr(ctx.error.message, r->reason) != NULL, "said: %s", ctx.error.message);
@@ -165,6 +183,7 @@ int main(void) {
   TCase *tc = tcase_create("mesh");
   tcase_add_test(tc, groups_partition_the_ranks);
   tcase_add_test(tc, layout_is_as_written);
+  tcase_add_test(tc, copies_are_neighbours);
   tcase_add_loop_test(tc, illegal_layouts_are_refused, 0, (int)(sizeof refusals / sizeof refusals[0]));
   tcase_add_test(tc, one_rank_mesh);
   suite_add_tcase(suite, tc);

@@ -1,6 +1,7 @@
 /* One rank against many: the same token blocks as microbatches of one rank, and side by side on N ranks, must give the
  * same routes, loss, gradients and, after three steps, parameters. Started under mpirun:
- *   parallel_check <row>...   row = shard:ep:precision:device:reduce[:transport], e.g. dist_opt:2:fp32:cpu:all_reduce
+ *   parallel_check <row>...   row = shard:ep:precision:device:reduce[:transport[:settings]], e.g.
+ *   dist_opt:2:fp32:cpu:all_reduce or fsdp:1:fp32:cpu:all_reduce:block:fsdp_prefetch=2,recompute=full
  * Every rank runs the one-rank twin itself and compares what it owns. A row that begins with `bits=` compares, bit for
  * bit, with the same layout on the cpu device instead: cpu is a rerun, cpu_async a missing wait, guard a host read;
  * `recompute=` compares full recompute with none, `block=` the row's transport with block.
@@ -13,7 +14,7 @@
 #include "tests/trainer/support/tiny.h"
 
 typedef struct row {
-  char shard[16], precision[8], device[16], reduce[24], transport[16];
+  char shard[16], precision[8], device[16], reduce[24], transport[16], settings[128];
   int ep;
 } row;
 
@@ -41,7 +42,8 @@ static double *read_param(mk_context *ctx, mt_trainer *t, const mt_param *param,
 /* Own elements of every parameter against the same elements of the twin; norm-relative per tensor. */
 static void compare_params(pair *p, mt_value which, const char *what) {
   const mt_params *params = &p->many->model->params;
-  bool own_shard = which == MT_VALUE_GRADIENT && p->many->cfg.grad_reduce == MT_GRAD_REDUCE_SCATTER;
+  bool own_shard = which == MT_VALUE_GRADIENT && p->many->cfg.shard == MT_SHARD_DIST_OPT &&
+                   p->many->cfg.grad_reduce == MT_GRAD_REDUCE_SCATTER;
   for (int i = 0; i < params->count; i++) {
     const mt_param *param = &params->item[i];
     const mt_param *whole = mt_params_by_name(&p->one->model->params, param->name);
@@ -117,6 +119,22 @@ static void compare_sums(pair *p) {
   }
 }
 
+/* What the strategy handed over in the step up to here, against its formula; the optimizer's sums and routes beside. */
+static void compare_wire(pair *p, int64_t before) {
+  const mt_trainer *t = p->many;
+  const mt_config *c = &t->cfg;
+  if (mt_config_ep(c) > 1 || c->shard != MT_SHARD_FSDP) return;
+  int64_t sums = (int64_t)mk_tensor_bytes(&t->optim.reduce) + (int64_t)mk_tensor_bytes(&t->model->step_counts);
+  int64_t got = mt_trainer_wire_bytes(t) - before - (t->mesh->plan.dp > 1 ? sums : 0);
+  int64_t expected = t->sharding->ops->wire_bytes(&t->model->params, c, &t->mesh->plan);
+  if (got != expected) fail(p, "bytes on the wire", 0, (double)expected, (double)got);
+  int64_t state = 0;
+  for (int i = MK_MEM_PARAMS; i <= MK_MEM_OPTIM; i++)
+    state += (int64_t)t->dev->peak_bytes[i];
+  int64_t planned = t->sharding->ops->mem_bytes(&t->model->params, c, &t->mesh->plan);
+  if (state != planned) fail(p, "bytes of state", 0, (double)planned, (double)state);
+}
+
 static void update_both(pair *p) {
   tiny_ok(&p->ctx, mt_trainer_update(p->many), "update");
   tiny_ok(&p->one_ctx, mt_trainer_update(p->one), "update");
@@ -130,6 +148,7 @@ static void check_row(pair *p, const mt_config *many, mt_comm *world, mt_comm *s
   one.ep_transport = MT_EP_BLOCK; /* weights at the source, whatever the row's transport does with them */
   snprintf(one.device, sizeof one.device, "cpu");
   one.guard = false;
+  one.recompute = MT_RECOMPUTE_NONE;
   tiny_ok(&p->ctx, mt_trainer_create(&p->ctx, many, world, &p->many), p->name);
   tiny_ok(&p->one_ctx, mt_trainer_create(&p->one_ctx, &one, self, &p->one), p->name);
   tiny_ok(&p->ctx, mt_data_create(&p->ctx, many, p->many->mesh->plan.dp_rank, &many_data), "data");
@@ -139,7 +158,9 @@ static void check_row(pair *p, const mt_config *many, mt_comm *world, mt_comm *s
   compare_params(p, MT_VALUE_WEIGHT, "initial"); /* bit for bit: no layout may change initial values */
   p->tolerance = keep;
   for (int n = 0; n < STEPS; n++) {
+    int64_t before = mt_trainer_wire_bytes(p->many);
     step_both(p, many_data, one_data);
+    if (n == 1) compare_wire(p, before);
     if (n == 0) {
       compare_sums(p);
       compare_params(p, MT_VALUE_GRADIENT, "gradient");
@@ -189,8 +210,8 @@ static void check_bits(pair *p, const mt_config *c, mt_comm *world) {
 
 static row parse_row(const char *text) {
   row r = {.transport = "block"};
-  if (sscanf(text, "%15[^:]:%d:%7[^:]:%15[^:]:%23[^:]:%15s", r.shard, &r.ep, r.precision, r.device, r.reduce,
-             r.transport) < 5) {
+  if (sscanf(text, "%15[^:]:%d:%7[^:]:%15[^:]:%23[^:]:%15[^:]:%127s", r.shard, &r.ep, r.precision, r.device, r.reduce,
+             r.transport, r.settings) < 5) {
     fprintf(stderr, "row '%s' is not shard:ep:precision:device:reduce\n", text);
     exit(2);
   }
@@ -210,6 +231,16 @@ static mt_config config_of(mk_context *ctx, const row *r, int ranks) {
   tiny_ok(ctx, mt_config_set(ctx, &c, "precision", r->precision), "precision");
   tiny_ok(ctx, mt_config_set(ctx, &c, "grad_reduce", r->reduce), "grad_reduce");
   tiny_ok(ctx, mt_config_set(ctx, &c, "ep_transport", r->transport), "ep_transport");
+  char settings[sizeof r->settings];
+  snprintf(settings, sizeof settings, "%s", r->settings);
+  for (char *key = settings, *end; *key != '\0'; key = end) {
+    size_t length = strcspn(key, ",");
+    end = key + length + (key[length] == ',');
+    key[length] = '\0';
+    char *value = strchr(key, '=');
+    *value++ = '\0';
+    tiny_ok(ctx, mt_config_set(ctx, &c, key, value), key);
+  }
   c.guard = strcmp(r->device, "guard") == 0;
   tiny_ok(ctx, mt_config_set(ctx, &c, "device", c.guard ? "cpu" : r->device), "device");
   return c;
@@ -230,7 +261,7 @@ int main(int argc, char **argv) {
     pair p = {.ctx = {.rank = world->rank}, .one_ctx = {.rank = world->rank}, .name = argv[i]};
     p.tolerance = strcmp(r.precision, "fp32") == 0 ? 1e-5 : 2e-2;
     mt_config c = config_of(&p.ctx, &r, world->size);
-    c.recompute = recompute ? MT_RECOMPUTE_FULL : MT_RECOMPUTE_NONE;
+    if (recompute) c.recompute = MT_RECOMPUTE_FULL;
     p.block_twin = block;
     if (bits || recompute || block) {
       for (int norm = MT_NORM_REORDERED; norm <= MT_NORM_PRE; norm++) {
