@@ -96,6 +96,26 @@ static void charge_attention(bound *b) {
          &(mk_attention_bwd_args){.d_o = o, .qkv = qkv, .o = o, .lse = lse, .dqkv = qkv, .shape = shape}, layers);
 }
 
+/* Weights at the source, or inside the experts (made twice) with a plain sum of what comes back. */
+static void charge_weights(bound *b, const mk_tensor *x, const mk_tensor *rows, const mk_tensor *map,
+                           const mk_tensor *weights, double layers) {
+  const mt_config *c = b->cfg;
+  if (c->ep_transport == MT_EP_DEEPEP_V2) {
+    mk_tensor h = rows_of(b, rows->dim[0], c->expert_hidden);
+    charge(b, MK_OP_row_scale_fwd, &(mk_row_scale_fwd_args){.x = h, .w = *weights, .y = h}, 2 * layers);
+    charge(b, MK_OP_row_scale_bwd, &(mk_row_scale_bwd_args){.dy = h, .x = h, .w = *weights, .dx = h, .dw = *weights},
+           layers);
+    charge(b, MK_OP_permute_bwd, &(mk_permute_bwd_args){.dout = *rows, .map = *map, .dx = *x}, layers);
+    return;
+  }
+  charge(b, MK_OP_combine_fwd, &(mk_combine_fwd_args){.rows = *rows, .map = *map, .weights = *weights, .y = *x},
+         layers);
+  charge(b, MK_OP_combine_bwd,
+         &(mk_combine_bwd_args){
+             .dy = *x, .rows = *rows, .map = *map, .weights = *weights, .drows = *rows, .dweights = *weights},
+         layers);
+}
+
 /* Router, permute, experts on balanced rows, combine. */
 static void charge_routed(bound *b) {
   const mt_config *c = b->cfg;
@@ -121,11 +141,7 @@ static void charge_routed(bound *b) {
   charge_grouped(b, local, routes, 2 * c->expert_hidden, d, layers);
   charge_grouped(b, local, routes, d, c->expert_hidden, layers);
   charge_swiglu(b, routes, c->expert_hidden, layers);
-  charge(b, MK_OP_combine_fwd, &(mk_combine_fwd_args){.rows = rows, .map = map, .weights = weights, .y = x}, layers);
-  charge(
-      b, MK_OP_combine_bwd,
-      &(mk_combine_bwd_args){.dy = x, .rows = rows, .map = map, .weights = weights, .drows = rows, .dweights = weights},
-      layers);
+  charge_weights(b, &x, &rows, &map, &weights, layers);
 }
 
 static void charge_mlp(bound *b, int64_t hidden, double layers) {

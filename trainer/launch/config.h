@@ -25,6 +25,7 @@ typedef enum mt_fsdp_reduce { MT_FSDP_REDUCE_EACH, MT_FSDP_REDUCE_LAST } mt_fsdp
 typedef enum mt_ep_transport { MT_EP_BLOCK, MT_EP_ROWWISE, MT_EP_DEEPEP_V2 } mt_ep_transport;
 typedef enum mt_precision { MT_FP32, MT_BF16, MT_MXFP8, MT_FP64 } mt_precision;
 typedef enum mt_recompute { MT_RECOMPUTE_NONE, MT_RECOMPUTE_SELECTIVE, MT_RECOMPUTE_FULL } mt_recompute;
+typedef enum mt_recompute_rule { MT_RULE_TORCHTITAN, MT_RULE_OLMO } mt_recompute_rule;
 typedef enum mt_decay { MT_DECAY_ALL, MT_DECAY_NO_EMBEDDING, MT_DECAY_NO_NORM } mt_decay;
 typedef enum mt_pp_schedule { MT_PP_GPIPE, MT_PP_1F1B, MT_PP_INTERLEAVED, MT_PP_V } mt_pp_schedule;
 typedef enum mt_data_kind { MT_DATA_RANDOM, MT_DATA_BYTES, MT_DATA_TENSORS } mt_data_kind;
@@ -77,6 +78,7 @@ typedef struct mt_config {
   mk_kernel kernel;
   mk_routing routing;
   mt_recompute recompute;
+  mt_recompute_rule recompute_rule; /* selective: what is kept (model/recompute.h) */
   int64_t seed;
   int64_t warmup_steps, steps; /* measured steps follow the warm-up */
   int64_t head_chunk;          /* tokens per chunk of LM head and loss; 0 = chosen */

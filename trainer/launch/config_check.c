@@ -140,8 +140,6 @@ static mk_status check_built(mk_context *ctx, const mt_config *c) {
            (long long)c->pp);
   MK_CHECK(ctx, c->shard != MT_SHARD_FSDP || c->precision != MT_MXFP8, MK_ERR_UNSUPPORTED,
            "shard: fsdp holds no whole weights between uses, mxfp8 quantises whole ones once a step; use dist_opt");
-  MK_CHECK(ctx, c->recompute != MT_RECOMPUTE_SELECTIVE, MK_ERR_UNSUPPORTED,
-           "recompute: selective is not built yet; use none or full");
   MK_CHECK(ctx, c->ranks == 1 || strcmp(c->device, "cuda") != 0, MK_ERR_UNSUPPORTED,
            "device: cuda runs one rank only; ranks is %lld (NCCL is built, the trainer does not use it yet)",
            (long long)c->ranks);

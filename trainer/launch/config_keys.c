@@ -36,6 +36,7 @@ static const char *const MXFP8_SCALE[] = {"rceil", "floor", NULL};
 static const char *const KERNEL[] = {"auto", "native", "widened", NULL};
 static const char *const ROUTING[] = {"learned", "random", "uniform", "replay", NULL};
 static const char *const RECOMPUTE[] = {"none", "selective", "full", NULL};
+static const char *const RECOMPUTE_RULE[] = {"torchtitan", "olmo", NULL};
 static const char *const SCHEDULE[] = {"constant", "cosine", "linear", NULL};
 static const char *const PP_SCHEDULE[] = {"gpipe", "1f1b", "interleaved", "v", NULL};
 static const char *const DECAY[] = {"all", "no_embedding", "no_norm", NULL};
@@ -105,6 +106,7 @@ static const mt_key KEYS[] = {
     ENUM(RUN, kernel, KERNEL, "BF16 GEMM: auto (by CPU feature), native, widened to FP32"),
     ENUM(RUN, routing, ROUTING, "learned, random draws, uniform round robin"),
     ENUM(RUN, recompute, RECOMPUTE, "activation recompute"),
+    ENUM(RUN, recompute_rule, RECOMPUTE_RULE, "selective recompute: whose rule says what is kept"),
     INT(RUN, seed, 0, BIG, "seed of every random draw"),
     INT(RUN, warmup_steps, 0, BIG, "steps before measuring starts"),
     INT(RUN, steps, 1, BIG, "measured steps"),

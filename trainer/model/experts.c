@@ -1,6 +1,7 @@
 /* Routed experts on the rows that the exchange delivered: up|gate -> SwiGLU -> down, all local experts in one call.
  * Weight gradients come before the data gradient, so that backends may let it overwrite the rows. */
 #include "trainer/model/mxfp8.h"
+#include "trainer/model/recompute.h"
 
 mk_tensor mt_experts_rows(const mt_mlp *a) {
   int64_t last = a->ep.offsets.dim[0] - 1; /* offsets[L] = number of rows */
@@ -42,12 +43,17 @@ mk_status mt_experts_forward(mt_model *m, const mt_pass *p, mt_layer *l) {
   const mt_param *up = mt_params_find(&m->params, l->unit, MT_PARAM_EXPERT_UP_GATE);
   const mt_param *down = mt_params_find(&m->params, l->unit, MT_PARAM_EXPERT_DOWN);
   mk_tensor x;
-  MK_TRY(ctx, mk_grouped_gemm_fwd(
-                  p->stream,
-                  &(mk_grouped_gemm_fwd_args){
-                      .x = a->ep.rows, .w = up->w, .packed = up->packed, .offsets = a->ep.offsets, .y = a->up_gate}));
-  MK_TRY(ctx,
-         mk_swiglu_fwd(p->stream, &(mk_swiglu_fwd_args){.x = a->up_gate, .rows = mt_experts_rows(a), .y = a->act}));
+  if (mt_makes(p, MT_PART_UP_GATE)) {
+    MK_TRY(ctx, mk_grouped_gemm_fwd(
+                    p->stream,
+                    &(mk_grouped_gemm_fwd_args){
+                        .x = a->ep.rows, .w = up->w, .packed = up->packed, .offsets = a->ep.offsets, .y = a->up_gate}));
+  }
+  if (mt_makes(p, MT_PART_ACT)) {
+    MK_TRY(ctx,
+           mk_swiglu_fwd(p->stream, &(mk_swiglu_fwd_args){.x = a->up_gate, .rows = mt_experts_rows(a), .y = a->act}));
+  }
+  if (!mt_makes(p, MT_PART_DOWN)) return MK_OK;
   MK_TRY(ctx, hidden(m, p, a, &x));
   return mk_grouped_gemm_fwd(
       p->stream,

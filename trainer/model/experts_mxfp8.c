@@ -2,6 +2,7 @@
  * from what was saved (rows_q, act_q). Rows that arrive quantised are used as they come; others are quantised here, and
  * with mxfp8_ep rounded here where the transport itself carries BF16, so that every transport gives the same bits. */
 #include "trainer/model/mxfp8.h"
+#include "trainer/model/recompute.h"
 
 /* What one layer's calls share. */
 typedef struct experts {
@@ -52,10 +53,15 @@ mk_status mt_mxfp8_experts_forward(mt_model *m, const mt_pass *p, mt_layer *l) {
   experts e = experts_of(m, p, l);
   mt_mlp *a = &l->mlp;
   const mk_tensor *act = &m->scratch.d_act, *out = mt_experts_output(m, a);
-  if (!mt_ep_arrives_mxfp8(m->ep)) MK_TRY(ctx, quantise(&e, mt_ep_rows(m->ep, &a->ep), &a->ep.rows_q));
-  MK_TRY(ctx, multiply(&e, &a->ep.rows_q, &e.up->w_q, &a->up_gate));
-  MK_TRY(ctx, mk_swiglu_fwd(p->stream, &(mk_swiglu_fwd_args){.x = a->up_gate, .rows = e.rows, .y = *act}));
-  MK_TRY(ctx, quantise(&e, act, &a->act_q));
+  if (!mt_ep_arrives_mxfp8(m->ep) && mt_makes(p, MT_PART_ROWS)) {
+    MK_TRY(ctx, quantise(&e, mt_ep_rows(m->ep, &a->ep), &a->ep.rows_q));
+  }
+  if (mt_makes(p, MT_PART_UP_GATE)) MK_TRY(ctx, multiply(&e, &a->ep.rows_q, &e.up->w_q, &a->up_gate));
+  if (mt_makes(p, MT_PART_ACT)) {
+    MK_TRY(ctx, mk_swiglu_fwd(p->stream, &(mk_swiglu_fwd_args){.x = a->up_gate, .rows = e.rows, .y = *act}));
+    MK_TRY(ctx, quantise(&e, act, &a->act_q));
+  }
+  if (!mt_makes(p, MT_PART_DOWN)) return MK_OK;
   MK_TRY(ctx, multiply(&e, &a->act_q, &e.down->w_q, out));
   return round_leaving(&e, out);
 }

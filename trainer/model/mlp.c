@@ -1,7 +1,7 @@
 /* The MLP branch: [norm] -> router, routed experts and shared expert (or the dense MLP) -> sum -> [norm].
  * The out norm is applied to the sum of routed and shared, not to each (Olmo-core 3.0.0 olmo_core/nn/ddp/block.py). */
-#include "trainer/model/model.h"
 #include "trainer/model/norm.h"
+#include "trainer/model/recompute.h"
 
 static const mk_tensor *branch_input(const mt_layer *l) {
   return mk_tensor_present(&l->mlp.in) ? &l->mlp.in : &l->x_mid;
@@ -13,8 +13,13 @@ static bool has_shared(const mt_layer *l) { return mk_tensor_present(&l->mlp.sha
 static mk_status shared_forward(mt_model *m, const mt_pass *p, mt_layer *l, const mk_tensor *x, const mk_tensor *y) {
   mk_context *ctx = m->ctx;
   mt_mlp *a = &l->mlp;
-  MK_TRY(ctx, mt_linear_forward(m, p, l->unit, MT_PARAM_SHARED_UP_GATE, x, &a->shared_up_gate));
-  MK_TRY(ctx, mk_swiglu_fwd(p->stream, &(mk_swiglu_fwd_args){.x = a->shared_up_gate, .y = a->shared_act}));
+  if (mt_makes(p, MT_PART_SHARED_UP_GATE)) {
+    MK_TRY(ctx, mt_linear_forward(m, p, l->unit, MT_PARAM_SHARED_UP_GATE, x, &a->shared_up_gate));
+  }
+  if (mt_makes(p, MT_PART_SHARED_ACT)) {
+    MK_TRY(ctx, mk_swiglu_fwd(p->stream, &(mk_swiglu_fwd_args){.x = a->shared_up_gate, .y = a->shared_act}));
+  }
+  if (!mt_makes(p, MT_PART_MLP_OUT)) return MK_OK;
   return mt_linear_forward(m, p, l->unit, MT_PARAM_SHARED_DOWN, &a->shared_act, y);
 }
 
@@ -42,8 +47,12 @@ static mk_status routed_forward(mt_model *m, const mt_pass *p, mt_layer *l, cons
   }
   MK_TRY(ctx, mt_router_forward(m, p, l, x));
   mk_tensor sums = mt_pass_sums(m, p);
-  MK_TRY(ctx, m->ep->ops->dispatch(m->ep, p->stream, &a->ep, x, &sums, p->train));
+  if (mt_makes(p, MT_PART_ROWS)) {
+    MK_TRY(ctx, m->ep->ops->dispatch(m->ep, p->stream, &a->ep, x, &sums, p->train));
+  }
   MK_TRY(ctx, mt_experts_forward(m, p, l));
+  if (!mt_makes(p, MT_PART_MLP_OUT)) return MK_OK;
+  if (!mt_makes(p, MT_PART_DOWN)) return mt_ep_weigh(p->stream, &a->ep, &a->ep.returned, &shared, &a->out);
   return m->ep->ops->combine(m->ep, p->stream, &a->ep, mt_experts_output(m, a), &shared, &a->out);
 }
 
@@ -53,7 +62,7 @@ mk_status mt_mlp_forward(mt_model *m, const mt_pass *p, mt_layer *l, mk_tensor *
   mk_context *ctx = m->ctx;
   mt_mlp *a = &l->mlp;
   bool pre = m->cfg->norm == MT_NORM_PRE;
-  if (mk_tensor_present(&a->in)) {
+  if (mk_tensor_present(&a->in) && mt_makes(p, MT_PART_MLP_IN)) {
     MK_TRY(ctx, mt_norm_in(m, p, l->unit, MT_PARAM_MLP_IN_NORM, pre ? &l->x : &l->x_mid, pre ? &l->attn.out : NULL,
                            &l->x_mid, &a->in, &a->in_rstd));
   }
@@ -68,6 +77,7 @@ mk_status mt_mlp_forward(mt_model *m, const mt_pass *p, mt_layer *l, mk_tensor *
     *x_out = l->x_mid;
     return MK_OK;
   }
+  if (!mt_makes(p, MT_PART_X_OUT)) return MK_OK;
   return mt_norm_out(m, p, l->unit, MT_PARAM_MLP_OUT_NORM, &a->out, &l->x_mid, x_out, &a->out_rstd);
 }
 

@@ -1,5 +1,6 @@
 /* The model as a whole: building the layers, packing, and a microbatch's way there and back through a chunk. */
 #include "trainer/model/mxfp8.h"
+#include "trainer/model/recompute.h"
 
 #include "kernels/base/heap.h"
 
@@ -170,12 +171,14 @@ static mk_status balance_loss(mt_model *m, const mt_pass *p) {
                                                            .weight = (float)c->lb_weight});
 }
 
-/* Recompute: the layer's activations once more from its stream. Random routing draws the same numbers again, because
- * they are keyed by token; rows travel again (Chen et al. 2016, arXiv 1604.06174). What the layer hands on is in use
- * elsewhere already: it goes into scratch. */
+/* Recompute: the layer's activations that were not kept (recompute.h), once more from its stream. Random routing draws
+ * the same numbers, because they are keyed by token. What the layer hands on is in use elsewhere already: it goes into
+ * scratch. */
 static mk_status replay_layer(mt_model *m, const mt_pass *p, mt_layer *l) {
   mt_pass replay = *p;
   replay.replay = true;
+  replay.parts = mt_parts_again(m, l);
+  if (replay.parts == 0) return MK_OK;
   mk_tensor pending = {0}, stream = m->scratch.d_branch;
   MK_TRY(m->ctx, mt_attention_forward(m, &replay, l, &l->x, &pending));
   return mt_mlp_forward(m, &replay, l, &stream, &pending);
@@ -199,7 +202,7 @@ mk_status mt_model_backward(mt_model *m, const mt_pass *p) {
   if (stage->predicts) MK_TRY(ctx, backward_head(m, p));
   for (int64_t i = stage->layers - 1; i >= 0; i--) {
     MK_TRY(ctx, unit_needed(p, layer[i].unit, MT_USE_BACKWARD));
-    if (m->cfg->recompute == MT_RECOMPUTE_FULL) MK_TRY(ctx, replay_layer(m, p, &layer[i]));
+    MK_TRY(ctx, replay_layer(m, p, &layer[i]));
     MK_TRY(ctx, mt_mlp_backward(m, p, &layer[i]));
     MK_TRY(ctx, mt_attention_backward(m, p, &layer[i]));
     MK_TRY(ctx, unit_done(p, layer[i].unit));

@@ -144,7 +144,8 @@ typedef struct mt_pass {
   mt_set *set;
   mk_tensor x_in, x_out; /* c [T,D] stream into and out of the chunk; absent where it embeds, where it predicts */
   bool train;            /* false: evaluation; no gradients, no trace in the step's sums */
-  bool replay;           /* forward again for the backward pass (recompute): nothing is counted twice */
+  bool replay;           /* forward again for the backward pass (recompute.h): nothing is counted twice */
+  unsigned parts;        /* replay: the parts of a layer that are made again */
   bool fresh[2];         /* dense, expert: GEMM weight gradients are overwritten, not added to (mt_store_fresh) */
   int64_t first_token;   /* global index of token 0 inside the step (keys random routing) */
   int64_t microbatches;  /* of all ranks in the step: the hf balance loss is their mean */

@@ -1,10 +1,13 @@
 /* Where the tensors of a model live. Called twice per arena (see arena.h); the order decides the layout. */
 #include "trainer/model/mxfp8.h"
+#include "trainer/model/recompute.h"
 
 typedef struct placer {
   mt_model *m;
   mk_arena *act, *work, *comm;
-  mk_dtype c, f; /* compute and master dtype */
+  mk_dtype c, f;    /* compute and master dtype */
+  unsigned parts;   /* parts of a layer (recompute.h) that are placed now */
+  mt_layer kind[2]; /* what all MoE layers, and all dense layers, share */
 } placer;
 
 static void put2(mk_arena *arena, mk_tensor *t, mk_dtype dtype, int64_t d0, int64_t d1) {
@@ -17,35 +20,45 @@ static void put1(mk_arena *arena, mk_tensor *t, mk_dtype dtype, int64_t d0) {
   mk_arena_place(arena, t);
 }
 
+/* The same for a tensor of one part of a layer, if that part is placed now. */
+static void part2(const placer *w, mt_part part, mk_tensor *t, mk_dtype dtype, int64_t d0, int64_t d1) {
+  if ((w->parts & (unsigned)part) != 0) put2(w->act, t, dtype, d0, d1);
+}
+
+static void part1(const placer *w, mt_part part, mk_tensor *t, mk_dtype dtype, int64_t d0) {
+  if ((w->parts & (unsigned)part) != 0) put1(w->act, t, dtype, d0);
+}
+
 static void place_attention(const placer *w, mt_attention *a) {
   const mt_config *c = w->m->cfg;
   int64_t t = w->m->tokens, width = (c->heads + 2 * c->kv_heads) * c->head_dim;
   if (c->norm != MT_NORM_REORDERED) {
-    put2(w->act, &a->in, w->c, t, c->d_model);
-    put1(w->act, &a->in_rstd, w->f, t);
+    part2(w, MT_PART_ATTN_IN, &a->in, w->c, t, c->d_model);
+    part1(w, MT_PART_ATTN_IN, &a->in_rstd, w->f, t);
   }
-  put2(w->act, &a->qkv, w->c, t, width);
-  put2(w->act, &a->qkr, w->c, t, width);
-  put2(w->act, &a->qk_rstd, w->f, t, c->heads + c->kv_heads);
-  put2(w->act, &a->o, w->c, t, c->heads * c->head_dim);
-  put2(w->act, &a->lse, w->f, c->heads, t);
-  put2(w->act, &a->out, w->c, t, c->d_model);
-  if (c->norm != MT_NORM_PRE) put1(w->act, &a->out_rstd, w->f, t);
+  part2(w, MT_PART_QKV, &a->qkv, w->c, t, width);
+  part2(w, MT_PART_QKR, &a->qkr, w->c, t, width);
+  part2(w, MT_PART_QKR, &a->qk_rstd, w->f, t, c->heads + c->kv_heads);
+  part2(w, MT_PART_ATTENTION, &a->o, w->c, t, c->heads * c->head_dim);
+  part2(w, MT_PART_ATTENTION, &a->lse, w->f, c->heads, t);
+  part2(w, MT_PART_ATTN_OUT, &a->out, w->c, t, c->d_model);
+  if (c->norm != MT_NORM_PRE) part1(w, MT_PART_X_MID, &a->out_rstd, w->f, t);
 }
 
 static void place_routed(const placer *w, mt_mlp *a) {
   const mt_config *c = w->m->cfg;
   int64_t t = w->m->tokens, n = w->m->ep->rows_max;
-  put2(w->act, &a->logits, w->f, t, c->experts);
-  put2(w->act, &a->scores, w->f, t, c->experts);
-  put1(w->act, &a->lse, w->f, t);
-  mt_ep_layer_place(w->m->ep, &a->ep, w->act, w->comm);
-  put2(w->act, &a->up_gate, w->c, n, 2 * c->expert_hidden);
-  if (mt_mxfp8_mlp(c)) {
+  part2(w, MT_PART_SCORES, &a->logits, w->f, t, c->experts);
+  part2(w, MT_PART_SCORES, &a->scores, w->f, t, c->experts);
+  part1(w, MT_PART_SCORES, &a->lse, w->f, t);
+  if ((w->parts & MT_PART_ROUTES) != 0) mt_ep_layer_place(w->m->ep, &a->ep, w->act, w->comm);
+  if ((w->parts & MT_PART_ROWS) != 0) mt_ep_rows_place(w->m->ep, &a->ep, w->act, w->comm);
+  part2(w, MT_PART_UP_GATE, &a->up_gate, w->c, n, 2 * c->expert_hidden);
+  if (!mt_mxfp8_mlp(c)) {
+    part2(w, MT_PART_ACT, &a->act, w->c, n, c->expert_hidden);
+  } else if ((w->parts & MT_PART_ACT) != 0) {
     a->act_q = mk_mxfp8_shape(0, n, c->expert_hidden);
     mt_mxfp8_place(w->act, &a->act_q);
-  } else {
-    put2(w->act, &a->act, w->c, n, c->expert_hidden);
   }
 }
 
@@ -53,24 +66,24 @@ static void place_mlp(const placer *w, mt_mlp *a, bool dense) {
   const mt_config *c = w->m->cfg;
   int64_t t = w->m->tokens, hidden = dense ? c->dense_hidden : c->shared_hidden;
   if (c->norm != MT_NORM_REORDERED) {
-    put2(w->act, &a->in, w->c, t, c->d_model);
-    put1(w->act, &a->in_rstd, w->f, t);
+    part2(w, MT_PART_MLP_IN, &a->in, w->c, t, c->d_model);
+    part1(w, MT_PART_MLP_IN, &a->in_rstd, w->f, t);
   }
   if (!dense) place_routed(w, a);
   if (hidden > 0) {
-    put2(w->act, &a->shared_up_gate, w->c, t, 2 * hidden);
-    put2(w->act, &a->shared_act, w->c, t, hidden);
+    part2(w, MT_PART_SHARED_UP_GATE, &a->shared_up_gate, w->c, t, 2 * hidden);
+    part2(w, MT_PART_SHARED_ACT, &a->shared_act, w->c, t, hidden);
   }
-  put2(w->act, &a->out, w->c, t, c->d_model);
-  if (c->norm != MT_NORM_PRE) put1(w->act, &a->out_rstd, w->f, t);
+  part2(w, MT_PART_MLP_OUT, &a->out, w->c, t, c->d_model);
+  if (c->norm != MT_NORM_PRE) part1(w, MT_PART_X_OUT, &a->out_rstd, w->f, t);
 }
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static bool is_dense(const mt_layer *l) { return l->moe < 0; }
 
-/* First layer of a kind in set 0, or NULL where the rank has none. */
-static mt_layer *first_of_kind(const mt_model *m, bool dense) {
+/* First layer of a kind, or NULL where the rank has none. */
+static const mt_layer *first_of_kind(const mt_model *m, bool dense) {
   for (int i = 0; i < m->n_layers; i++) {
     if (is_dense(&m->layers[i]) == dense) return &m->layers[i];
   }
@@ -146,32 +159,38 @@ static void place_step(const placer *w) {
   put2(w->work, &m->step_counts, MK_I64, m->moe_layers, c->experts);
 }
 
-/* The same tensors as another layer of the same kind; what the host keeps for the exchange stays the layer's own. */
-static void share_layer(mt_layer *l, const mt_layer *from) {
-  mt_ep_layer host = l->mlp.ep;
-  l->x_mid = from->x_mid;
-  l->attn = from->attn;
-  l->mlp = from->mlp;
-  l->mlp.ep.send_rows = host.send_rows;
-  l->mlp.ep.recv_rows = host.recv_rows;
-  l->mlp.ep.n_recv = host.n_recv;
-}
-
-/* With full recompute only a layer's stream outlives its forward pass: layers of one kind share the rest, in all sets.
- */
-static void place_layer(const placer *w, mt_layer *l) {
-  mt_layer *first = first_of_kind(w->m, is_dense(l));
-  if (w->m->cfg->recompute == MT_RECOMPUTE_FULL && l != first) {
-    share_layer(l, first);
-    return;
-  }
-  put2(w->act, &l->x_mid, w->c, w->m->tokens, w->m->cfg->d_model);
+static void place_parts(placer *w, mt_layer *l, unsigned parts) {
+  w->parts = parts;
+  part2(w, MT_PART_X_MID, &l->x_mid, w->c, w->m->tokens, w->m->cfg->d_model);
   place_attention(w, &l->attn);
   place_mlp(w, &l->mlp, is_dense(l));
 }
 
+/* What layers of a kind share, in all sets (recompute.h). */
+static void place_shared(placer *w) {
+  for (int dense = 0; dense < 2; dense++) {
+    const mt_layer *first = first_of_kind(w->m, dense != 0);
+    if (first == NULL) continue;
+    w->kind[dense].moe = first->moe;
+    place_parts(w, &w->kind[dense], mt_parts_shared(w->m, first));
+  }
+}
+
+/* The shared tensors, and a layer's own behind them; what the host keeps for the exchange is always its own. */
+static void place_layer(placer *w, mt_layer *l) {
+  const mt_layer *shared = &w->kind[is_dense(l)];
+  mt_ep_layer host = l->mlp.ep;
+  l->x_mid = shared->x_mid;
+  l->attn = shared->attn;
+  l->mlp = shared->mlp;
+  l->mlp.ep.send_rows = host.send_rows;
+  l->mlp.ep.recv_rows = host.recv_rows;
+  l->mlp.ep.n_recv = host.n_recv;
+  place_parts(w, l, MT_PARTS_ALL & ~mt_parts_shared(w->m, l));
+}
+
 /* The stream into a chunk is what the stage before has sent; only the first stage makes its own. */
-static void place_chunk(const placer *w, mt_set *set, const mt_chunk *chunk) {
+static void place_chunk(placer *w, mt_set *set, const mt_chunk *chunk) {
   mt_model *m = w->m;
   const mt_config *c = m->cfg;
   if (chunk->stage.embeds) {
@@ -184,7 +203,7 @@ static void place_chunk(const placer *w, mt_set *set, const mt_chunk *chunk) {
   for (int i = 0; i < (int)chunk->stage.layers; i++) {
     mt_layer *l = &set->layer[chunk->first + i];
     if (i > 0 || chunk->stage.embeds) put2(w->act, &l->x, w->c, m->tokens, c->d_model);
-    if (c->recompute != MT_RECOMPUTE_FULL) place_layer(w, l);
+    place_layer(w, l);
   }
   if (!chunk->stage.predicts) return;
   put1(w->act, &set->labels, MK_I32, m->tokens);
@@ -192,7 +211,7 @@ static void place_chunk(const placer *w, mt_set *set, const mt_chunk *chunk) {
 }
 
 /* Chunks take turns in a set: each starts where the set starts, and the set ends where the longest does. */
-static void place_set(const placer *w, mt_set *set) {
+static void place_set(placer *w, mt_set *set) {
   mt_model *m = w->m;
   size_t act = mk_arena_mark(w->act), comm = mk_arena_mark(w->comm), act_end = act, comm_end = comm;
   for (int i = 0; i < m->chunks; i++) {
@@ -218,10 +237,7 @@ void mt_model_place(mt_model *m, mk_arena *arenas) {
               .c = mt_compute_dtype(m->cfg),
               .f = mt_master_dtype(m->cfg)};
   mt_params_place(&m->params, m->dev, m->cfg, arenas);
-  if (m->cfg->recompute == MT_RECOMPUTE_FULL) {
-    for (int i = 0; i < m->sets * m->n_layers; i++)
-      place_layer(&w, &m->layers[i]);
-  }
+  place_shared(&w);
   for (int i = 0; i < m->sets; i++)
     place_set(&w, &m->set[i]);
   mt_ep_place(m->ep, w.comm);

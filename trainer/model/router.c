@@ -1,6 +1,6 @@
 /* The router of a MoE layer: FP32 logits, scores, top-k, weights, counts; statistics for the balance loss.
  * Backward joins the gradients of weights, balance loss and z-loss (Olmo-core 3.0.0 olmo_core/nn/moe/v2/router.py). */
-#include "trainer/model/model.h"
+#include "trainer/model/recompute.h"
 
 static mk_router_config config_of(const mt_model *m, const mt_pass *p, const mt_layer *l) {
   const mt_config *c = m->cfg;
@@ -19,22 +19,33 @@ static mk_tensor layer_slice(const mk_tensor *t, int moe) {
   return mk_tensor_as_2d(&slice, t->dim[1], t->dim[2]);
 }
 
+/* logits [T,E], scores [T,E] and lse [T]. Where the routes are kept they are given, and the weights that come with them
+ * go where nobody reads them: no draw and no top-k is repeated. The backward pass of random routing reads no scores. */
+static mk_status gate_forward(mt_model *m, const mt_pass *p, mt_layer *l, const mk_tensor *x) {
+  mt_mlp *a = &l->mlp;
+  bool given = !mt_makes(p, MT_PART_ROUTES);
+  mk_router_config config = config_of(m, p, l);
+  if (given) config.routing = MK_ROUTING_REPLAY;
+  MK_TRY(m->ctx, mt_linear_forward(m, p, l->unit, MT_PARAM_ROUTER, x, &a->logits));
+  return mk_router_fwd(p->stream, &(mk_router_fwd_args){.logits = a->logits,
+                                                        .state = m->state,
+                                                        .scores = a->scores,
+                                                        .idx = a->ep.idx,
+                                                        .weights = given ? m->scratch.dweights : a->ep.weights,
+                                                        .lse = a->lse,
+                                                        .sums = mt_pass_sums(m, p),
+                                                        .config = config});
+}
+
 mk_status mt_router_forward(mt_model *m, const mt_pass *p, mt_layer *l, const mk_tensor *x) {
   mk_context *ctx = m->ctx;
   mt_mlp *a = &l->mlp;
   mk_tensor none = {0};
+  if (mt_makes(p, MT_PART_SCORES)) MK_TRY(ctx, gate_forward(m, p, l, x));
+  if (!mt_makes(p, MT_PART_ROUTES)) return MK_OK;
   bool counted = p->train && !p->replay;
   mk_tensor step_counts = counted ? mk_tensor_slice(&m->step_counts, l->moe * m->cfg->experts, m->cfg->experts) : none;
   mk_tensor counts = layer_slice(&p->set->counts, l->moe_in_chunk);
-  MK_TRY(ctx, mt_linear_forward(m, p, l->unit, MT_PARAM_ROUTER, x, &a->logits));
-  MK_TRY(ctx, mk_router_fwd(p->stream, &(mk_router_fwd_args){.logits = a->logits,
-                                                             .state = m->state,
-                                                             .scores = a->scores,
-                                                             .idx = a->ep.idx,
-                                                             .weights = a->ep.weights,
-                                                             .lse = a->lse,
-                                                             .sums = mt_pass_sums(m, p),
-                                                             .config = config_of(m, p, l)}));
   MK_TRY(ctx, mk_route_count(p->stream, &(mk_route_count_args){.idx = a->ep.idx,
                                                                .counts = counts,
                                                                .position = a->ep.position,

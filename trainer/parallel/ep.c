@@ -79,7 +79,7 @@ void mt_ep_layer_destroy(mt_ep *ep, mt_ep_layer *layer) {
 
 /* Rows that peers write lie in the window. MXFP8 keeps quantised rows for the backward pass, and one buffer for what is
  * to be quantised. */
-static void place_rows(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations, mk_arena *comm) {
+void mt_ep_rows_place(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations, mk_arena *comm) {
   if (!ep->mxfp8) {
     layer->rows = mk_tensor_2d(ep->dtype, ep->rows_max, ep->d_model);
     mk_arena_place(ep->ops->windowed ? comm : activations, &layer->rows);
@@ -104,7 +104,6 @@ void mt_ep_layer_place(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations, mk_
     layer->returned = mk_tensor_2d(ep->dtype, t * k, ep->d_model);
     mk_arena_place(activations, &layer->returned);
   }
-  place_rows(ep, layer, activations, comm);
   ep->ops->place(ep, layer, activations, comm);
 }
 

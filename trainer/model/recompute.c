@@ -1,0 +1,46 @@
+/* See recompute.h. */
+#include "trainer/model/recompute.h"
+
+/* Neither GEMM nor attention nor communication. */
+enum {
+  CHEAP = MT_PART_ATTN_IN | MT_PART_QKR | MT_PART_X_MID | MT_PART_MLP_IN | MT_PART_SHARED_ACT | MT_PART_SCORES |
+          MT_PART_ACT | MT_PART_MLP_OUT
+};
+
+/* Every second linear of a block, in the order of the forward pass; the first is kept. The router gate is not counted. */
+static unsigned even_linears(void) {
+  static const mt_part linear[] = {MT_PART_QKV, MT_PART_ATTN_OUT, MT_PART_SHARED_UP_GATE, MT_PART_MLP_OUT};
+  unsigned parts = 0;
+  for (size_t i = 1; i < sizeof linear / sizeof linear[0]; i += 2)
+    parts |= (unsigned)linear[i];
+  return parts;
+}
+
+/* Rows that came from other ranks are kept, rows of a permutation on this rank are not. Where the experts weigh, rows
+ * are summed as they come back: mlp.out is then what communication delivered. */
+static unsigned torchtitan(const mt_model *m, const mt_layer *l) {
+  unsigned parts = CHEAP | even_linears();
+  if (l->moe < 0) return parts;
+  if (m->ep->ops->in_place) parts |= MT_PART_ROWS;
+  if (m->ep->ops->weighs_rows) parts &= ~(unsigned)MT_PART_MLP_OUT;
+  return parts;
+}
+
+unsigned mt_parts_shared(const mt_model *m, const mt_layer *l) {
+  switch (m->cfg->recompute) {
+    case MT_RECOMPUTE_NONE:
+      return 0;
+    case MT_RECOMPUTE_FULL:
+      return MT_PARTS_ALL;
+    case MT_RECOMPUTE_SELECTIVE:
+      break;
+  }
+  return m->cfg->recompute_rule == MT_RULE_OLMO ? MT_PART_QKR : torchtitan(m, l);
+}
+
+unsigned mt_parts_again(const mt_model *m, const mt_layer *l) {
+  unsigned parts = mt_parts_shared(m, l);
+  /* without a norm behind it, only the next layer's forward pass reads the branch's output */
+  if (m->cfg->recompute == MT_RECOMPUTE_SELECTIVE && m->cfg->norm == MT_NORM_PRE) parts &= ~(unsigned)MT_PART_MLP_OUT;
+  return parts;
+}
