@@ -76,7 +76,7 @@ static void find_peer(const ms_study *study, const ms_scale *scale, ms_case *c) 
 static mk_status hash_case(mk_context *ctx, ms_case *c) {
   size_t n_keys = 0, used = 0;
   const mt_key *keys = mt_config_keys(&n_keys);
-  char *text = NULL, value[MT_TEXT_BYTES], hex[MS_HASH_BYTES];
+  char *text = NULL, value[MT_TEXT_BYTES], hex[MK_HASH_BYTES];
   size_t bytes = n_keys * (MT_TEXT_BYTES + MS_NAME_BYTES) + 2 * MS_LINE_BYTES;
   MK_TRY(ctx, mk_heap_alloc(ctx, bytes, &text));
   for (size_t i = 0; i < n_keys; i++) {
@@ -84,7 +84,7 @@ static mk_status hash_case(mk_context *ctx, ms_case *c) {
     used += (size_t)snprintf(text + used, bytes - used, "%s=%s\n", keys[i].name, value);
   }
   used += (size_t)snprintf(text + used, bytes - used, "peer=%s %s\n", c->peer, c->peer_args);
-  mk_status st = ms_hash_bytes(ctx, text, used, hex);
+  mk_status st = mk_hash_bytes(ctx, text, used, hex);
   mk_heap_free(ctx, text);
   if (st == MK_OK) snprintf(c->hash, sizeof c->hash, "%.12s", hex);
   return st;

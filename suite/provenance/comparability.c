@@ -3,11 +3,11 @@
 
 #include <string.h>
 
+#include "kernels/base/hash.h"
 #include "kernels/base/heap.h"
-#include "suite/study/hash.h"
 
 mk_status ms_comparability_hash(mk_context *ctx, const ms_machine *machine, const ms_case *c, const ms_records *records,
-                                char out[MS_HASH_BYTES]) {
+                                char out[MK_HASH_BYTES]) {
   mk_status st = MK_OK;
   char *text = NULL;
   char here[65];
@@ -20,7 +20,7 @@ mk_status ms_comparability_hash(mk_context *ctx, const ms_machine *machine, cons
                      here, records->device, records->kernel, records->isa, records->library, (long long)records->ranks,
                      (long long)records->threads, (int)c->config.precision, c->hash, c->peer, c->peer_args),
       out);
-  MK_TRY_GOTO(ctx, ms_hash_bytes(ctx, text, strlen(text), out), out);
+  MK_TRY_GOTO(ctx, mk_hash_bytes(ctx, text, strlen(text), out), out);
 out:
   mk_heap_free(ctx, text);
   return st;

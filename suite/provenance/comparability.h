@@ -10,6 +10,6 @@
 /* 64 hex digits over CPU model, features, usable threads; kernel, ISA and library of the records; ranks, threads,
  * device, precision and the whole resolved configuration (peers: program and arguments). */
 mk_status ms_comparability_hash(mk_context *ctx, const ms_machine *machine, const ms_case *c, const ms_records *records,
-                                char out[MS_HASH_BYTES]);
+                                char out[MK_HASH_BYTES]);
 
 #endif

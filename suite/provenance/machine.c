@@ -9,7 +9,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "suite/study/hash.h"
+#include "kernels/base/hash.h"
 
 static const char *const FEATURES[] = {"fma",      "avx",         "avx2",        "avx512f",  "avx512bw",
                                        "avx512vl", "avx512_vnni", "avx512_bf16", "avx_vnni", "avx512_fp16",
@@ -110,5 +110,5 @@ mk_status ms_machine_probe(mk_context *ctx, ms_machine *out) {
 mk_status ms_machine_hash(mk_context *ctx, const ms_machine *m, char out[65]) {
   char text[1024];
   int used = snprintf(text, sizeof text, "%s\n%s\n%lld\n", m->cpu_model, m->isa, (long long)m->usable_threads);
-  return ms_hash_bytes(ctx, text, (size_t)used, out);
+  return mk_hash_bytes(ctx, text, (size_t)used, out);
 }

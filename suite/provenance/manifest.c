@@ -98,8 +98,8 @@ static void cases_add(cJSON *root, const ms_run *run) {
 
 /* The programs that ran, by content. A file that cannot be read has no hash. */
 static void binary_add(mk_context *ctx, cJSON *code, const char *key, const char *path) {
-  char hash[MS_HASH_BYTES];
-  if (path[0] == '\0' || ms_hash_file(ctx, path, hash) != MK_OK) {
+  char hash[MK_HASH_BYTES];
+  if (path[0] == '\0' || mk_hash_file(ctx, path, hash) != MK_OK) {
     mk_error_clear(ctx);
     return;
   }

@@ -30,7 +30,7 @@ typedef struct ms_launch {
   double time_s, tokens;        /* of the measured steps */
   int64_t warmup_steps, steps;
   double peak_flops; /* the peak that the MFU was taken against; NaN = unknown */
-  char comparability[MS_HASH_BYTES];
+  char comparability[MK_HASH_BYTES];
 } ms_launch;
 
 typedef struct ms_run {

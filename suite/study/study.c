@@ -77,7 +77,7 @@ mk_status ms_study_read(mk_context *ctx, const char *path, ms_diagnostics *diag,
   MK_TRY_GOTO(ctx, read_tree(ctx, diag, study), out);
   MK_CHECK_GOTO(ctx, diag->count == before, MK_ERR_CONFIG, out, "%.500s: %d fault%s", path, diag->count - before,
                 diag->count - before == 1 ? "" : "s");
-  MK_TRY_GOTO(ctx, ms_hash_file(ctx, path, study->sha256), out);
+  MK_TRY_GOTO(ctx, mk_hash_file(ctx, path, study->sha256), out);
   *out = study;
   study = NULL;
 out:

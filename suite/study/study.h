@@ -4,8 +4,8 @@
 #ifndef SUITE_STUDY_STUDY_H
 #define SUITE_STUDY_STUDY_H
 
+#include "kernels/base/hash.h"
 #include "suite/study/diagnostics.h"
-#include "suite/study/hash.h"
 #include "suite/study/paths.h"
 #include "trainer/launch/config.h"
 
@@ -179,7 +179,7 @@ typedef struct ms_claim {
 
 typedef struct ms_study {
   char path[MS_PATH_BYTES], folder[MS_PATH_BYTES];
-  char sha256[MS_HASH_BYTES]; /* of the file's bytes */
+  char sha256[MK_HASH_BYTES]; /* of the file's bytes */
   char id[MS_NAME_BYTES], title[MS_LINE_BYTES];
   char cite[MS_NAME_BYTES], where[MS_LINE_BYTES], url[MS_LINE_BYTES];
   char tags[MS_MAX_TAGS][MS_NAME_BYTES];

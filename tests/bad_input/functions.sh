@@ -186,6 +186,49 @@ tokens() {
   printf '%b' "$1" >>t.safetensors
 }
 
+# ---- checkpoints ----
+
+# Two steps and their checkpoints in ./c; what is done to the newer one.
+checkpoints() {
+  with checkpoint_dir=c checkpoint_every=1 >/dev/null 2>&1 && "$@"
+}
+flip() { printf '\377' | dd of="$1" bs=1 seek="$2" conv=notrunc status=none; }
+
+# The second checkpoint does not fit on the disk beside the first, which must still be good.
+full_checkpoint_disk() {
+  local code=0
+  small_disk size=220k
+  with checkpoint_dir=small/c checkpoint_every=1 || code=$?
+  [ "$(ls -A small/c)" = step-000000001 ] || echo "found $(ls -A small/c)" >broken
+  with resume=small/c/step-000000001 steps=3 >/dev/null 2>&1 || echo "the old checkpoint is not usable" >>broken
+  exit "$code"
+}
+
+# A trainer that would go on for ever, with a checkpoint only when it is told to stop.
+attack_saving_trainer() {
+  local train=("$T" "${TINY[@]}" --set steps=100000000 --set checkpoint_dir=c --set comm_timeout_s=5 --out records)
+  [ "$1" = alone ] || train=("${MPI[@]}" "${train[@]}" --set ranks=2 --set shard=ddp --set global_tokens=32)
+  shift
+  disturb records/records.jsonl train "$@"
+}
+
+# ---- files of tokens ----
+
+little() { printf '%b' "$(printf '\\x%02x' $(($1 & 255)) $(($1 >> 8 & 255)) $(($1 >> 16 & 255)) $(($1 >> 24 & 255)))"; }
+
+# bin MAGIC VERSION COUNT TOKEN...: d.bin as llm.c writes it, tokens of two bytes
+bin() {
+  { little "$1"; little "$2"; little "$3"; head -c 1012 /dev/zero; } >d.bin
+  shift 3
+  for token in "$@"; do little "$token" | head -c 2; done >>d.bin
+}
+# npy DICTIONARY: d.npy with numpy's header and eight zero bytes
+npy() {
+  printf '%b' '\x93NUMPY\x01\x00' "$(printf '\\x%02x\\x00' ${#1})" >d.npy
+  printf '%s' "$1" >>d.npy
+  head -c 8 /dev/zero >>d.npy
+}
+
 # ---- further checks, named in the last column ----
 
 # The case that was attacked failed, the other one ran well.
@@ -197,6 +240,15 @@ check_run_complete() { grep -q '"state":.*"complete"' out/*/latest/manifest.json
 check_run_interrupted() { grep -q '"state":.*"interrupted"' out/*/latest/manifest.json || echo "the manifest does not say interrupted"; }
 check_no_results() { [ -z "$(ls -d out records w 2>/dev/null)" ] || echo "files were written"; }
 check_interrupted_record() { tail -n 1 records/records.jsonl | grep -q '"status":"interrupted","code":130' || echo "the last record does not say interrupted"; }
+# The checkpoint is that of the last recorded step, and a run of one more step takes it.
+check_saved() {
+  local step
+  step=$(grep -o '"type":"step","step":[0-9]*' records/records.jsonl | tail -n 1 | grep -o '[0-9]*$')
+  [ -d "c/step-$(printf %09d "$step")" ] || echo "no checkpoint of step $step: $(ls -A c)"
+  tiny --resume auto --set checkpoint_dir=c --set steps=$((step + 1)) --set global_tokens=32 >/dev/null 2>again || cat again
+}
+check_not_broken() { [ ! -e broken ] || cat broken; }
+check_two_checkpoints() { [ "$(ls -A c)" = "$(printf 'step-000000001\nstep-000000002')" ] || echo "found $(ls -A c)"; }
 check_no_end_record() { ! grep -q '"type":"end"' records/records.jsonl || echo "there is an end record"; }
 check_no_weights() { [ ! -e small/w/model.safetensors ] || echo "a weights file stands under its name"; }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "kernels/base/folder.h"
 #include "kernels/base/heap.h"
 #include "trainer/checkpoint/safetensors_header.h"
 
@@ -168,14 +169,9 @@ mk_status mt_st_writer_put(mt_st_writer *w, int64_t index, const void *values, i
 /* A rename survives a power cut only once its folder is synced. */
 static mk_status sync_folder(mt_st_writer *w) {
   mk_context *ctx = w->ctx;
-  mk_status st = MK_OK;
   char *copy = NULL;
   MK_TRY(ctx, mk_heap_strdup(ctx, w->path, &copy));
-  int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  MK_CHECK_GOTO(ctx, fd >= 0 && fsync(fd) == 0, MK_ERR_OUTPUT, out, "%s: cannot sync its folder: %s", w->path,
-                strerror(errno));
-out:
-  if (fd >= 0) close(fd);
+  mk_status st = mk_folder_sync(ctx, dirname(copy));
   mk_heap_free(ctx, copy);
   return st;
 }

@@ -12,6 +12,8 @@ struct mt_data {
   int64_t block_windows; /* windows of a microbatch */
   int64_t step_windows;
   int64_t eval_windows;
+  int64_t first_step, first_window; /* where counting begins, see mt_data_start */
+  int kind;
 };
 
 void mt_source_init(mt_source *source, mk_context *ctx, const mt_config *cfg) {
@@ -35,7 +37,11 @@ static mk_status open_source(mk_context *ctx, const mt_config *cfg, mt_source **
     case MT_DATA_RANDOM:
       return mt_source_random_create(ctx, cfg, out);
     case MT_DATA_BYTES:
-      return mt_source_bytes_create(ctx, cfg, out);
+      return mt_source_tokens_create(ctx, cfg, MT_TOKENS_BYTES, out);
+    case MT_DATA_BIN:
+      return mt_source_tokens_create(ctx, cfg, MT_TOKENS_BIN, out);
+    case MT_DATA_NPY:
+      return mt_source_tokens_create(ctx, cfg, MT_TOKENS_NPY, out);
     case MT_DATA_TENSORS:
       return mt_source_tensors_create(ctx, cfg, out);
     default:
@@ -55,7 +61,8 @@ mk_status mt_data_create(mk_context *ctx, const mt_config *cfg, int64_t dp_rank,
                  .seq_len = cfg->seq_len,
                  .block_windows = cfg->rank_tokens / cfg->seq_len,
                  .step_windows = cfg->global_tokens / cfg->seq_len,
-                 .eval_windows = cfg->eval_tokens / cfg->seq_len};
+                 .eval_windows = cfg->eval_tokens / cfg->seq_len,
+                 .kind = (int)cfg->data};
   MK_TRY_GOTO(ctx, open_source(ctx, cfg, &d->source), out);
   *out = d;
   d = NULL;
@@ -72,13 +79,34 @@ void mt_data_destroy(mt_data *d) {
 
 mk_status mt_data_batch(mt_data *d, int64_t step, int64_t microbatch, int32_t *tokens, int32_t *labels) {
   int64_t first = (microbatch * d->dp + d->dp_rank) * d->block_windows;
-  MK_CHECK(d->ctx, step >= 0 && microbatch >= 0 && first + d->block_windows <= d->step_windows, MK_ERR_ARG,
+  MK_CHECK(d->ctx, step >= d->first_step && microbatch >= 0 && first + d->block_windows <= d->step_windows, MK_ERR_ARG,
            "step %lld has no microbatch %lld", (long long)step, (long long)microbatch);
   for (int64_t i = 0; i < d->block_windows; i++) {
-    int64_t window = step * d->step_windows + first + i;
+    int64_t window = mt_data_windows_before(d, step) + first + i;
     MK_TRY(d->ctx, d->source->window(d->source, window, false, tokens + i * d->seq_len, labels + i * d->seq_len));
   }
   return MK_OK;
+}
+
+void mt_data_start(mt_data *d, int64_t step, int64_t window) {
+  d->first_step = step;
+  d->first_window = window;
+}
+
+int64_t mt_data_windows_before(const mt_data *d, int64_t step) {
+  return d->first_window + (step - d->first_step) * d->step_windows;
+}
+
+mk_status mt_data_fingerprint(const mt_data *d, char out[MK_HASH_BYTES]) {
+  mk_status st = MK_OK;
+  mk_hash *hash = NULL;
+  MK_TRY_GOTO(d->ctx, mk_hash_create(d->ctx, &hash), out);
+  MK_TRY_GOTO(d->ctx, mk_hash_add(hash, &d->kind, sizeof d->kind), out);
+  MK_TRY_GOTO(d->ctx, d->source->fingerprint(d->source, hash), out);
+  MK_TRY_GOTO(d->ctx, mk_hash_end(hash, out), out);
+out:
+  mk_hash_destroy(hash);
+  return st;
 }
 
 mk_status mt_data_eval_batch(mt_data *d, int64_t microbatch, int32_t *tokens, int32_t *labels) {

@@ -3,6 +3,7 @@
 #define TRAINER_DATA_SOURCE_H
 
 #include "trainer/data/data.h"
+#include "trainer/data/token_file.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -14,6 +15,8 @@ typedef struct mt_source mt_source;
 struct mt_source {
   /* Tokens [seq_len] and labels [seq_len] of training window `window`, or of held-out window `window`. */
   mk_status (*window)(mt_source *source, int64_t window, bool held_out, int32_t *tokens, int32_t *labels);
+  /* Adds the content that windows come from (mt_data_fingerprint). */
+  mk_status (*fingerprint)(mt_source *source, mk_hash *hash);
   void (*destroy)(mt_source *source);
   mk_context *ctx;
   int64_t seq_len, vocab;
@@ -21,11 +24,14 @@ struct mt_source {
 };
 
 mk_status mt_source_random_create(mk_context *ctx, const mt_config *cfg, mt_source **out);
-mk_status mt_source_bytes_create(mk_context *ctx, const mt_config *cfg, mt_source **out);
+mk_status mt_source_tokens_create(mk_context *ctx, const mt_config *cfg, mt_token_format format, mt_source **out);
 mk_status mt_source_tensors_create(mk_context *ctx, const mt_config *cfg, mt_source **out);
 
 /* Fills the common fields. */
 void mt_source_init(mt_source *source, mk_context *ctx, const mt_config *cfg);
+
+/* Adds size, first and last MiB of a file to the fingerprint. */
+mk_status mt_source_hash_file(mk_context *ctx, mk_hash *hash, const char *path);
 
 /* Tokens that a window reads: seq_len, or one more when every label counts. */
 int64_t mt_source_reads(const mt_source *source);

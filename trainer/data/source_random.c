@@ -26,12 +26,18 @@ static mk_status window(mt_source *source, int64_t index, bool held_out, int32_t
   return MK_OK;
 }
 
+/* Nothing beyond kind, seed and vocabulary, which are keys. */
+static mk_status fingerprint(mt_source *source, mk_hash *hash) {
+  (void)source, (void)hash;
+  return MK_OK;
+}
+
 static void destroy(mt_source *source) { mk_heap_free(source->ctx, source); }
 
 mk_status mt_source_random_create(mk_context *ctx, const mt_config *cfg, mt_source **out) {
   random_source *s = NULL;
   MK_TRY(ctx, mk_heap_alloc(ctx, sizeof *s, &s));
-  s->base = (mt_source){.window = window, .destroy = destroy};
+  s->base = (mt_source){.window = window, .fingerprint = fingerprint, .destroy = destroy};
   mt_source_init(&s->base, ctx, cfg);
   s->seed = (uint64_t)cfg->seed;
   *out = &s->base;

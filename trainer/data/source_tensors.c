@@ -80,6 +80,11 @@ static mk_status open_file(tensors_source *s, const mt_config *cfg) {
   return check_length(s, cfg);
 }
 
+static mk_status fingerprint(mt_source *source, mk_hash *hash) {
+  const tensors_source *s = (const tensors_source *)source;
+  return mt_source_hash_file(source->ctx, hash, mt_st_reader_path(s->file));
+}
+
 static void destroy(mt_source *source) {
   tensors_source *s = (tensors_source *)source;
   mt_st_reader_destroy(s->file);
@@ -90,7 +95,7 @@ mk_status mt_source_tensors_create(mk_context *ctx, const mt_config *cfg, mt_sou
   mk_status st = MK_OK;
   tensors_source *s = NULL;
   MK_TRY(ctx, mk_heap_alloc(ctx, sizeof *s, &s));
-  s->base = (mt_source){.window = window, .destroy = destroy};
+  s->base = (mt_source){.window = window, .fingerprint = fingerprint, .destroy = destroy};
   mt_source_init(&s->base, ctx, cfg);
   MK_TRY_GOTO(ctx, open_file(s, cfg), out);
   *out = &s->base;

@@ -61,6 +61,8 @@ mt_config mt_config_default(void) {
       .data = MT_DATA_RANDOM,
       .holdout = 0,
       .label_shift_inside = true,
+      .checkpoint_keep = 2,
+      .resume = "none",
       .device = "cpu",
       .comm_timeout_s = 120,
   };

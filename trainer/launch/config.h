@@ -28,7 +28,8 @@ typedef enum mt_recompute { MT_RECOMPUTE_NONE, MT_RECOMPUTE_SELECTIVE, MT_RECOMP
 typedef enum mt_recompute_rule { MT_RULE_TORCHTITAN, MT_RULE_OLMO } mt_recompute_rule;
 typedef enum mt_decay { MT_DECAY_ALL, MT_DECAY_NO_EMBEDDING, MT_DECAY_NO_NORM } mt_decay;
 typedef enum mt_pp_schedule { MT_PP_GPIPE, MT_PP_1F1B, MT_PP_INTERLEAVED, MT_PP_V } mt_pp_schedule;
-typedef enum mt_data_kind { MT_DATA_RANDOM, MT_DATA_BYTES, MT_DATA_TENSORS } mt_data_kind;
+typedef enum mt_data_kind { MT_DATA_RANDOM, MT_DATA_BYTES, MT_DATA_TENSORS, MT_DATA_BIN, MT_DATA_NPY } mt_data_kind;
+typedef enum mt_data_dtype { MT_DTYPE_AUTO, MT_DTYPE_U8, MT_DTYPE_U16, MT_DTYPE_U32, MT_DTYPE_U64 } mt_data_dtype;
 
 typedef struct mt_config {
   /* model (suite/models/<model>.yaml sets all of these) */
@@ -96,12 +97,17 @@ typedef struct mt_config {
 
   /* data, weights, evaluation */
   mt_data_kind data;
-  char data_path[MT_TEXT_BYTES];
-  double holdout;          /* last fraction of the data, kept for evaluation */
+  char data_path[MT_TEXT_BYTES]; /* files or patterns, separated by commas */
+  mt_data_dtype data_dtype;      /* of npy files without a header */
+  double holdout;                /* last fraction of the data, kept for evaluation */
   bool label_shift_inside; /* labels are next tokens inside the window, last one ignored (Olmo-core); else every label
                               counts */
   int64_t eval_every, eval_tokens; /* 0 = never */
   char weights_in[MT_TEXT_BYTES], weights_out[MT_TEXT_BYTES];
+  char checkpoint_dir[MT_TEXT_BYTES]; /* empty = no checkpoints */
+  int64_t checkpoint_every;           /* steps; 0 = only at the end and when stopped */
+  int64_t checkpoint_keep;            /* newest ones that stay; 0 = all */
+  char resume[MT_TEXT_BYTES];         /* none, auto, or a checkpoint's folder */
 
   /* machine */
   char device[64];
@@ -153,6 +159,10 @@ mk_status mt_config_check(mk_context *ctx, const mt_config *cfg);
  * the former with the nearest key; what is no JSON is MK_ERR_CONFIG with line and column. */
 mk_status mt_config_read(mk_context *ctx, const char *path, mt_config *cfg);
 mk_status mt_config_write(mk_context *ctx, const char *path, const mt_config *cfg);
+
+/* The same from and to text in memory; `where` names it in messages, *text is freed with mk_heap_free. */
+mk_status mt_config_parse(mk_context *ctx, const char *where, const char *text, size_t bytes, mt_config *cfg);
+mk_status mt_config_print(mk_context *ctx, const mt_config *cfg, char **text);
 
 /* EP size with 0 resolved, and derived counts. */
 int64_t mt_config_ep(const mt_config *cfg);

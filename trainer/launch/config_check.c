@@ -89,7 +89,10 @@ static mk_status check_data(mk_context *ctx, const mt_config *c) {
            "data_path: must name a file where data is not random");
   MK_CHECK(ctx, c->data != MT_DATA_BYTES || c->vocab >= 256, MK_ERR_CONFIG,
            "vocab: %lld is too small for byte tokens, which need 256", (long long)c->vocab);
-  MK_CHECK(ctx, c->eval_tokens == 0 || c->data != MT_DATA_BYTES || c->holdout > 0, MK_ERR_CONFIG,
+  MK_CHECK(ctx, c->data_dtype == MT_DTYPE_AUTO || c->data == MT_DATA_NPY, MK_ERR_CONFIG,
+           "data_dtype: is for npy files; bytes are u8 and the header of bin files says what they hold");
+  bool files = c->data == MT_DATA_BYTES || c->data == MT_DATA_BIN || c->data == MT_DATA_NPY;
+  MK_CHECK(ctx, c->eval_tokens == 0 || !files || c->holdout > 0, MK_ERR_CONFIG,
            "holdout: must be above 0 where eval_tokens is set, so that evaluation sees text that training does not");
   return MK_OK;
 }
@@ -130,6 +133,16 @@ static mk_status check_mxfp8(mk_context *ctx, const mt_config *c) {
   return c->dense_layers > 0 ? check_blocks(ctx, mlp, "dense_hidden", c->dense_hidden) : MK_OK;
 }
 
+static mk_status check_checkpoints(mk_context *ctx, const mt_config *c) {
+  bool automatic = strcmp(c->resume, "auto") == 0;
+  MK_CHECK(ctx, c->checkpoint_every == 0 || c->checkpoint_dir[0] != '\0', MK_ERR_CONFIG,
+           "checkpoint_dir: must name a folder where checkpoint_every is %lld", (long long)c->checkpoint_every);
+  MK_CHECK(ctx, c->resume[0] != '\0', MK_ERR_CONFIG, "resume: is empty; none, auto, or the folder of a checkpoint");
+  MK_CHECK(ctx, !automatic || c->checkpoint_dir[0] != '\0', MK_ERR_CONFIG,
+           "checkpoint_dir: must name the folder that resume auto looks in");
+  return MK_OK;
+}
+
 /* Options that the key table knows but this version cannot run; the words stay so that messages can name them. */
 static mk_status check_built(mk_context *ctx, const mt_config *c) {
   MK_CHECK(ctx, c->pp == 1, MK_ERR_UNSUPPORTED, "pp: pipeline parallelism is not built yet; use 1");
@@ -157,5 +170,6 @@ mk_status mt_config_check(mk_context *ctx, const mt_config *cfg) {
   MK_TRY(ctx, check_size(ctx, cfg));
   MK_TRY(ctx, check_data(ctx, cfg));
   MK_TRY(ctx, check_mxfp8(ctx, cfg));
+  MK_TRY(ctx, check_checkpoints(ctx, cfg));
   return check_built(ctx, cfg);
 }

@@ -51,23 +51,27 @@ static mk_status set_item(mk_context *ctx, const cJSON *root, const cJSON *item,
   return mt_config_set(ctx, cfg, item->string, value);
 }
 
-mk_status mt_config_read(mk_context *ctx, const char *path, mt_config *cfg) {
-  char *text = NULL;
-  size_t bytes = 0;
+mk_status mt_config_parse(mk_context *ctx, const char *where, const char *text, size_t bytes, mt_config *cfg) {
   cJSON *root = NULL;
   mk_status st = MK_OK;
   mt_config fresh = *cfg;
-  st = mk_file_read(ctx, path, &text, &bytes);
-  if (st == MK_ERR_IO) st = ctx->error.status = MK_ERR_CONFIG; /* the name is a part of the configuration */
-  MK_TRY_GOTO(ctx, st, out);
-  MK_TRY_GOTO(ctx, parse(ctx, path, text, bytes, &root), out);
+  MK_TRY(ctx, parse(ctx, where, text, bytes, &root));
   for (const cJSON *item = root->child; item != NULL && st == MK_OK; item = item->next) {
     st = set_item(ctx, root, item, &fresh);
-    if (st != MK_OK) mk_error_prefix(ctx, path);
+    if (st != MK_OK) mk_error_prefix(ctx, where);
   }
   if (st == MK_OK) *cfg = fresh;
-out:
   cJSON_Delete(root);
+  return st;
+}
+
+mk_status mt_config_read(mk_context *ctx, const char *path, mt_config *cfg) {
+  char *text = NULL;
+  size_t bytes = 0;
+  mk_status st = mk_file_read(ctx, path, &text, &bytes);
+  if (st == MK_ERR_IO) st = ctx->error.status = MK_ERR_CONFIG; /* the name is a part of the configuration */
+  MK_TRY(ctx, st);
+  st = mt_config_parse(ctx, path, text, bytes, cfg);
   mk_heap_free(ctx, text);
   return st;
 }
@@ -81,7 +85,7 @@ static bool add_item(cJSON *root, const mt_config *cfg, const mt_key *key) {
   return cJSON_AddRawToObject(root, key->name, text) != NULL;
 }
 
-mk_status mt_config_write(mk_context *ctx, const char *path, const mt_config *cfg) {
+mk_status mt_config_print(mk_context *ctx, const mt_config *cfg, char **out) {
   size_t count = 0;
   const mt_key *keys = mt_config_keys(&count);
   mk_status st = MK_OK;
@@ -91,10 +95,18 @@ mk_status mt_config_write(mk_context *ctx, const char *path, const mt_config *cf
   for (size_t i = 0; i < count && built; i++)
     built = add_item(root, cfg, &keys[i]);
   if (built) text = cJSON_Print(root);
-  MK_CHECK_GOTO(ctx, text != NULL, MK_ERR_MEMORY, out, "%s: out of host memory while writing", path);
-  MK_TRY_GOTO(ctx, mk_file_write(ctx, path, text, strlen(text)), out);
+  MK_CHECK_GOTO(ctx, text != NULL, MK_ERR_MEMORY, out, "out of host memory while writing the configuration");
+  MK_TRY_GOTO(ctx, mk_heap_strdup(ctx, text, out), out);
 out:
   cJSON_free(text);
   cJSON_Delete(root);
+  return st;
+}
+
+mk_status mt_config_write(mk_context *ctx, const char *path, const mt_config *cfg) {
+  char *text = NULL;
+  MK_TRY(ctx, mt_config_print(ctx, cfg, &text));
+  mk_status st = mk_file_write(ctx, path, text, strlen(text));
+  mk_heap_free(ctx, text);
   return st;
 }

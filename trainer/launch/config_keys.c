@@ -40,7 +40,8 @@ static const char *const RECOMPUTE_RULE[] = {"torchtitan", "olmo", NULL};
 static const char *const SCHEDULE[] = {"constant", "cosine", "linear", NULL};
 static const char *const PP_SCHEDULE[] = {"gpipe", "1f1b", "interleaved", "v", NULL};
 static const char *const DECAY[] = {"all", "no_embedding", "no_norm", NULL};
-static const char *const DATA[] = {"random", "bytes", "tensors", NULL};
+static const char *const DATA[] = {"random", "bytes", "tensors", "bin", "npy", NULL};
+static const char *const DATA_DTYPE[] = {"auto", "u8", "u16", "u32", "u64", NULL};
 static const char *const WORLD[] = {"world", NULL};
 static const char *const SQRT_D[] = {"sqrt_d", NULL};
 
@@ -126,14 +127,20 @@ static const mt_key KEYS[] = {
     BOOL(OPTIM, skip_step, "skip steps whose loss or norm is an outlier or not finite"),
     NUM(OPTIM, skip_sigma, 0, 1e6, "outlier threshold in standard deviations"),
 
-    ENUM(DATA, data, DATA, "random tokens, bytes of a file, or tokens of a safetensors file"),
-    TEXT(DATA, data_path, "file of the data"),
+    ENUM(DATA, data, DATA,
+         "random tokens, bytes of files, tokens of a safetensors file, llm.c bin files, OLMo or numpy npy files"),
+    TEXT(DATA, data_path, "files of the data: names or patterns, separated by commas"),
+    ENUM(DATA, data_dtype, DATA_DTYPE, "tokens of npy files without a header; auto = smallest that holds vocab - 1"),
     NUM(DATA, holdout, 0, 0.9, "last fraction of the data, kept for evaluation"),
     BOOL(DATA, label_shift_inside, "labels are next tokens inside the window, the last is ignored"),
     INT(DATA, eval_every, 0, BIG, "steps between evaluations; 0 = only at the end when eval_tokens > 0"),
     INT(DATA, eval_tokens, 0, BIG, "held-out tokens of an evaluation; 0 = none"),
     TEXT(DATA, weights_in, "safetensors file with initial weights, Hugging Face names"),
     TEXT(DATA, weights_out, "folder for the final weights, Hugging Face names"),
+    TEXT(DATA, checkpoint_dir, "folder for checkpoints; empty = none"),
+    INT(DATA, checkpoint_every, 0, BIG, "steps between checkpoints; 0 = only at the end and when told to stop"),
+    INT(DATA, checkpoint_keep, 0, 1e6, "newest checkpoints that stay; 0 = all"),
+    TEXT(DATA, resume, "none, auto (newest usable one of checkpoint_dir), or the folder of one checkpoint"),
 
     TEXT(MACHINE, device, "cpu, cpu_async, ref, cuda or sim"),
     INT(MACHINE, threads, 0, 4096, "OpenMP threads of a rank; 0 = cores / ranks"),

@@ -17,7 +17,7 @@ enum { OPTION_PEAKS = 256, OPTION_KEYS, OPTION_PLAN, MOST_SETS = 128 };
 
 typedef struct options {
   mk_context *ctx;
-  const char *config, *out;
+  const char *config, *out, *resume;
   const char *set[MOST_SETS];
   int n_sets;
   bool peaks, keys, plan;
@@ -28,6 +28,10 @@ static const struct argp_option OPTIONS[] = {
     {"set", 's', "KEY=VALUE", 0, "set one key; may be repeated, wins over the file [MOEMARK_SET, separated by spaces]",
      0},
     {"out", 'o', "FOLDER", 0, "write records.jsonl there [MOEMARK_OUT]", 0},
+    {"resume", 'r', "WHAT", 0,
+     "auto (newest usable checkpoint of checkpoint_dir), none, or a checkpoint's folder; the key resume "
+     "[MOEMARK_RESUME]",
+     0},
     {"keys", OPTION_KEYS, NULL, 0, "list all keys with defaults and ranges, then end", 0},
     {"plan", OPTION_PLAN, NULL, 0, "print the planned memory of a rank as JSON, then end", 0},
     {"peaks", OPTION_PEAKS, NULL, 0, "measure this machine's GEMM and memory rates, print JSON, then end", 0},
@@ -37,7 +41,7 @@ static const struct argp_option OPTIONS[] = {
 static const char DOC[] =
     "Trains one mixture-of-experts model as configured; start it under mpirun for more than one rank."
     "\vExit codes: 0 done, 2 wrong configuration, 3 failed (out of memory, non-finite loss, communication, files), "
-    "5 results not writable, 130 interrupted.\n"
+    "5 results not writable, 130 interrupted (with checkpoint_dir after a checkpoint).\n"
     "Example: mpirun -np 2 moemark-trainer --set ranks=2 --set shard=dist_opt --set ep=world --set global_tokens=512";
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
@@ -48,6 +52,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       return 0;
     case 'o':
       o->out = arg;
+      return 0;
+    case 'r':
+      o->resume = arg;
       return 0;
     case OPTION_PEAKS:
       o->peaks = true;
@@ -106,10 +113,16 @@ static const char *from_environment(const char *name) {
 static mk_status resolve(mk_context *ctx, options *o, mt_config *cfg) {
   if (o->config == NULL) o->config = from_environment("MOEMARK_CONFIG");
   if (o->out == NULL) o->out = from_environment("MOEMARK_OUT");
+  if (o->resume == NULL) o->resume = from_environment("MOEMARK_RESUME");
   if (o->config != NULL) MK_TRY(ctx, mt_config_read(ctx, o->config, cfg));
   MK_TRY(ctx, set_from_environment(ctx, cfg));
   for (int i = 0; i < o->n_sets; i++)
     MK_TRY(ctx, set_pair(ctx, cfg, o->set[i], "--set"));
+  if (o->resume != NULL) {
+    mk_status st = mt_config_set(ctx, cfg, "resume", o->resume);
+    if (st != MK_OK) mk_error_prefix(ctx, "--resume");
+    MK_TRY(ctx, st);
+  }
   return mt_config_check(ctx, cfg);
 }
 
@@ -147,6 +160,7 @@ static void block_signals(void) {
   sigemptyset(&set);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGUSR1);
   sigprocmask(SIG_BLOCK, &set, NULL);
 }
 

@@ -2,24 +2,31 @@
 #include "trainer/optim/optim.h"
 
 void mt_optim_place(mt_optim *optim, mk_arena *arenas) {
-  int64_t times = 2 * optim->mesh->plan.dp;
+  int64_t times = 2 * optim->mesh->plan.dp + 1;
   optim->reduce = mk_tensor_1d(MK_F64, MK_SUM_COUNT + 1 + times);
   optim->log = mk_tensor_1d(MK_U8, (int64_t)sizeof(mk_step_log));
   mk_arena_place(&arenas[MK_MEM_WORKSPACE], &optim->reduce);
+  optim->verdict = mk_tensor_1d(MK_I32, 1);
+  optim->notice = mk_tensor_1d(MK_U8, MK_MESSAGE_BYTES);
   mk_arena_place(&arenas[MK_MEM_WORKSPACE], &optim->log);
+  mk_arena_place(&arenas[MK_MEM_WORKSPACE], &optim->verdict);
+  mk_arena_place(&arenas[MK_MEM_WORKSPACE], &optim->notice);
   optim->times = mk_tensor_slice(&optim->reduce, MK_SUM_COUNT + 1, times);
   optim->model->sums = mk_tensor_slice(&optim->reduce, 0, MK_SUM_COUNT);
 }
 
-static mk_status send_times(mt_optim *optim, mk_stream *stream, const double own[2]) {
-  mk_tensor slot = mk_tensor_slice(&optim->times, 2 * optim->mesh->plan.dp_rank, 2);
+static mk_status send_times(mt_optim *optim, mk_stream *stream, int64_t slot) {
+  const mt_mesh_plan *plan = &optim->mesh->plan;
+  mk_tensor own = mk_tensor_slice(&optim->times, 2 * plan->dp_rank, 2);
+  mk_tensor stop = mk_tensor_slice(&optim->times, 2 * plan->dp, 1);
   MK_TRY(optim->ctx, mk_fill(stream, &optim->times, 0));
-  return mk_copy_h2d(stream, &slot, own);
+  MK_TRY(optim->ctx, mk_copy_h2d(stream, &stop, &optim->own_stop[slot]));
+  return mk_copy_h2d(stream, &own, optim->own_times[slot]);
 }
 
 mk_status mt_optim_times_exchange(mt_optim *optim, mk_stream *stream) {
   mt_comm *dense = optim->mesh->dense;
-  MK_TRY(optim->ctx, send_times(optim, stream, optim->own_times[0]));
+  MK_TRY(optim->ctx, send_times(optim, stream, 0));
   return dense->size == 1 ? MK_OK : mt_comm_all_reduce(dense, &optim->times, &optim->times, MT_SUM, stream);
 }
 
@@ -29,7 +36,7 @@ mk_status mt_optim_begin(mt_optim *optim, mk_stream *stream, int64_t step) {
   mk_tensor none = {0};
   mk_tensor norm = mk_tensor_slice(&optim->reduce, MK_SUM_COUNT, 1);
   MK_TRY(optim->ctx, mk_fill(stream, &norm, 0));
-  MK_TRY(optim->ctx, send_times(optim, stream, optim->own_times[step % MT_TIME_SLOTS]));
+  MK_TRY(optim->ctx, send_times(optim, stream, step % MT_TIME_SLOTS));
   return mk_step_begin(stream, &(mk_step_begin_args){.state = m->state,
                                                      .sums = m->sums,
                                                      .counts = m->moe_layers > 0 ? m->step_counts : none,

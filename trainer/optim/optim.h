@@ -12,8 +12,9 @@ extern "C" {
 enum { MT_TIME_SLOTS = 4 };
 
 /* Per-step reductions and the update. One small all-reduce a step carries everything that ranks must agree on or tell
- * each other: reduce is f64 [MK_SUM_COUNT + 1 + 2*dp] = the step's sums | the squared norm | time and compute time of
- * every data-parallel rank (each fills its own two, the others are zero, so that the sum is a gather). */
+ * each other: reduce is f64 [MK_SUM_COUNT + 1 + 2*dp + 1] = the step's sums | the squared norm | time and compute time
+ * of every data-parallel rank (each fills its own two, the others are zero, so that the sum is a gather) | ranks that
+ * were told to stop. */
 typedef struct mt_optim {
   mk_context *ctx;
   const mt_config *cfg;
@@ -21,9 +22,11 @@ typedef struct mt_optim {
   const mt_mesh *mesh;
   int64_t total_steps; /* where cosine and linear schedules end */
   mk_tensor reduce;
-  mk_tensor times;                    /* f64 [2*dp], the last part of reduce */
+  mk_tensor times;                    /* f64 [2*dp + 1], the last part of reduce */
   mk_tensor log;                      /* u8 [sizeof(mk_step_log)] */
+  mk_tensor verdict, notice;          /* i32 [1], u8 [MK_MESSAGE_BYTES]: what ranks tell each other outside steps */
   double own_times[MT_TIME_SLOTS][2]; /* by step; the host fills the slot of the coming step */
+  double own_stop[MT_TIME_SLOTS];     /* the same: 1 = this rank was told to stop */
 } mt_optim;
 
 /* Places the reduction buffer and the log; model->sums becomes its first part. */

@@ -1,7 +1,7 @@
 /* See evaluate.h. */
 #include "trainer/step/evaluate.h"
 
-#include "trainer/step/stop.h"
+#include <math.h>
 
 /* Sums two values over the data-parallel ranks through the evaluation's own device sums. */
 static mk_status sum_over_ranks(mt_trainer *t, double values[2]) {
@@ -14,14 +14,16 @@ static mk_status sum_over_ranks(mt_trainer *t, double values[2]) {
   return mk_stream_sync(t->compute, false);
 }
 
-mk_status mt_evaluate(mt_trainer *t, mt_data *data, int32_t *tokens, int32_t *labels, double *loss) {
+mk_status mt_evaluate(mt_trainer *t, mt_data *data, mt_stop *stop, int32_t *tokens, int32_t *labels, double *loss) {
   double total[2] = {0, 0}; /* cross-entropy, labels */
   int64_t microbatches = mt_data_eval_microbatches(&t->cfg);
   for (int64_t m = 0; m < microbatches; m++) {
     double ce = 0, count = 0;
     MK_TRY(t->ctx, mt_data_eval_batch(data, m, tokens, labels));
     MK_TRY(t->ctx, mt_trainer_evaluate(t, tokens, labels, &ce, &count, NULL));
-    MK_TRY(t->ctx, mt_stop_check(t->ctx, "step", t->step));
+    MK_TRY(t->ctx, mt_stop_check(t->ctx, stop, "step", t->step));
+    *loss = NAN;
+    if (stop->signal != 0 && stop->alone) return MK_OK;
     total[0] += ce;
     total[1] += count;
   }

@@ -89,5 +89,5 @@ void mt_run_profile_write(mt_trainer *t, mt_recorder *rec, mt_run_end *end) {
     bound_s += stats->bound_s;
     if (mt_recorder_op(rec, mk_op_name((mk_op_id)op), stats) != MK_OK) return;
   }
-  end->bound_s = t->step > 0 ? bound_s / (double)t->step : 0;
+  end->bound_s = t->step > t->resumed ? bound_s / (double)(t->step - t->resumed) : 0;
 }

@@ -10,11 +10,11 @@
 #include "kernels/base/log.h"
 #include "trainer/data/data.h"
 #include "trainer/launch/peaks.h"
+#include "trainer/step/checkpoint.h"
 #include "trainer/step/evaluate.h"
 #include "trainer/step/info.h"
 #include "trainer/step/progress.h"
 #include "trainer/step/record.h"
-#include "trainer/step/stop.h"
 #include "trainer/step/weights_io.h"
 
 typedef struct loop {
@@ -32,6 +32,8 @@ typedef struct loop {
   int64_t waits[MT_LOG_SLOTS], wire[MT_LOG_SLOTS], allocs[MT_LOG_SLOTS];
   int64_t waits_total, wire_total;
   double rank_spread; /* NaN until a run has ended well */
+  mt_stop stop;
+  int64_t saved; /* step of the last checkpoint */
 } loop;
 
 int mt_exit_code(mk_status status) {
@@ -118,14 +120,57 @@ static void follow_time(loop *l, int64_t n) {
   if (l->cfg->schedule_steps == 0) l->t->optim.total_steps = l->last_step;
 }
 
+/* Steps whose times have not travelled yet: exchange them one by one and write their records. */
+static mk_status drain(loop *l, int64_t last) {
+  mt_trainer *t = l->t;
+  for (int64_t k = l->recorded + 1; k <= last; k++) {
+    mt_log_slot *slot = &t->slot[k % MT_LOG_SLOTS];
+    t->optim.own_stop[0] = l->stop.signal != 0;
+    MK_TRY(l->ctx, mt_trainer_time_read(t, k, t->optim.own_times[0]));
+    MK_TRY(l->ctx, mt_optim_times_exchange(&t->optim, t->compute));
+    MK_TRY(l->ctx, mk_copy_d2h(t->compute, slot->times, &t->optim.times));
+    MK_TRY(l->ctx, mk_stream_sync(t->compute, false));
+    MK_TRY(l->ctx, record_step(l, k, slot->times));
+    MK_TRY(l->ctx, check_finite(l, k));
+  }
+  return MK_OK;
+}
+
+/* What was done between steps belongs to no step. */
+static void count_anew(loop *l) {
+  l->wire_before = mt_trainer_wire_bytes(l->t);
+  l->waits_before = l->t->dev->host_waits;
+}
+
+static mk_status save(loop *l, int64_t step) {
+  char path[MK_MESSAGE_BYTES];
+  MK_TRY(l->ctx, mt_checkpoint_save(l->t, l->data, step, l->trained_s, path));
+  l->saved = step;
+  count_anew(l);
+  return MK_OK;
+}
+
+static bool stops_alone(const loop *l) { return l->stop.signal != 0 && l->stop.alone; }
+
+/* Ends a run that saves, after step `done`. */
+static mk_status stop_after(loop *l, int64_t done) {
+  MK_TRY(l->ctx, drain(l, done));
+  if (done > l->saved) MK_TRY(l->ctx, save(l, done));
+  return MK_FAIL(l->ctx, MK_ERR_INTERRUPTED, "interrupted by %s after step %lld%s%s", mt_stop_name(l->stop.signal),
+                 (long long)done, done > 0 ? "; resume=auto goes on from there, checkpoint_dir is " : "",
+                 done > 0 ? l->cfg->checkpoint_dir : "");
+}
+
 static mk_status run_step(loop *l, int64_t n) {
   mt_trainer *t = l->t;
   int64_t allocs = t->dev->alloc_calls, heap = l->ctx->heap_calls;
+  t->optim.own_stop[n % MT_TIME_SLOTS] = l->stop.signal != 0;
   MK_TRY(l->ctx, mt_trainer_begin(t));
   for (int64_t m = 0; m < t->microbatches; m++) {
     MK_TRY(l->ctx, mt_data_batch(l->data, n - 1, m, l->tokens, l->labels));
     MK_TRY(l->ctx, mt_trainer_microbatch(t, l->tokens, l->labels));
-    if (m + 1 < t->microbatches) MK_TRY(l->ctx, mt_stop_check(l->ctx, "step", n - 1));
+    if (m + 1 < t->microbatches) MK_TRY(l->ctx, mt_stop_check(l->ctx, &l->stop, "step", n - 1));
+    if (m + 1 < t->microbatches && stops_alone(l)) return stop_after(l, n - 1);
   }
   MK_TRY(l->ctx, mt_trainer_finish(t));
   int64_t wire = mt_trainer_wire_bytes(t), slot = n % MT_LOG_SLOTS;
@@ -141,26 +186,11 @@ static mk_status run_step(loop *l, int64_t n) {
 
 static mk_status evaluate(loop *l, int64_t step) {
   double loss = 0;
-  MK_TRY(l->ctx, mt_evaluate(l->t, l->data, l->tokens, l->labels, &loss));
+  MK_TRY(l->ctx, mt_evaluate(l->t, l->data, &l->stop, l->tokens, l->labels, &loss));
+  if (stops_alone(l)) return stop_after(l, step);
   mt_progress_eval(&l->progress, step, loss);
   MK_TRY(l->ctx, mt_recorder_eval(l->rec, step, l->trained_s, mt_data_eval_labels(l->cfg), loss));
-  l->wire_before = mt_trainer_wire_bytes(l->t);
-  l->waits_before = l->t->dev->host_waits;
-  return MK_OK;
-}
-
-/* Steps whose times have not travelled yet: exchange them one by one and write their records. */
-static mk_status drain(loop *l, int64_t last) {
-  mt_trainer *t = l->t;
-  for (int64_t k = l->recorded + 1; k <= last; k++) {
-    mt_log_slot *slot = &t->slot[k % MT_LOG_SLOTS];
-    MK_TRY(l->ctx, mt_trainer_time_read(t, k, t->optim.own_times[0]));
-    MK_TRY(l->ctx, mt_optim_times_exchange(&t->optim, t->compute));
-    MK_TRY(l->ctx, mk_copy_d2h(t->compute, slot->times, &t->optim.times));
-    MK_TRY(l->ctx, mk_stream_sync(t->compute, false));
-    MK_TRY(l->ctx, record_step(l, k, slot->times));
-    MK_TRY(l->ctx, check_finite(l, k));
-  }
+  count_anew(l);
   return MK_OK;
 }
 
@@ -169,17 +199,32 @@ static bool eval_due(const mt_config *c, int64_t n, int64_t last) {
   return n == last || (c->eval_every > 0 && n % c->eval_every == 0);
 }
 
+/* Some rank was told to stop before step k began: a word of the step's reduction, so that all ranks know it at once. */
+static bool told_to_stop(const loop *l, int64_t k) {
+  return l->stop.saves && l->t->slot[k % MT_LOG_SLOTS].times[2 * l->t->mesh->plan.dp] > 0;
+}
+
+/* What follows step n: records that are due, evaluation, checkpoint, end on request. */
+static mk_status after_step(loop *l, int64_t n) {
+  bool last = n == l->last_step, eval = eval_due(l->cfg, n, l->last_step);
+  bool due = mt_checkpoint_due(l->cfg, n, l->last_step), stop = stops_alone(l) || told_to_stop(l, n - 1);
+  if (last || eval || due) MK_TRY(l->ctx, drain(l, n));
+  if (eval) MK_TRY(l->ctx, evaluate(l, n));
+  if (due) MK_TRY(l->ctx, save(l, n));
+  return stop && !last ? stop_after(l, n) : MK_OK;
+}
+
 static mk_status run_steps(loop *l) {
-  for (int64_t n = 1; n <= l->last_step; n++) {
+  int64_t first = l->t->step;
+  for (int64_t n = first + 1; n <= l->last_step; n++) {
     MK_TRY(l->ctx, run_step(l, n));
-    if (n >= 2) MK_TRY(l->ctx, check_finite(l, n - 1)); /* its end was waited for in finish */
-    if (n >= 4 && l->recorded == n - 4) {
+    if (n >= first + 2) MK_TRY(l->ctx, check_finite(l, n - 1)); /* its end was waited for in finish */
+    if (n >= first + 4 && l->recorded == n - 4) {
       MK_TRY(l->ctx, record_step(l, n - 3, l->t->slot[(n - 1) % MT_LOG_SLOTS].times));
     }
     follow_time(l, n);
-    MK_TRY(l->ctx, mt_stop_check(l->ctx, "step", n));
-    if (n == l->last_step || eval_due(l->cfg, n, l->last_step)) MK_TRY(l->ctx, drain(l, n));
-    if (eval_due(l->cfg, n, l->last_step)) MK_TRY(l->ctx, evaluate(l, n));
+    MK_TRY(l->ctx, mt_stop_check(l->ctx, &l->stop, "step", n));
+    MK_TRY(l->ctx, after_step(l, n));
   }
   return mk_device_poll(l->t->dev);
 }
@@ -209,9 +254,14 @@ static mk_status open_parts(loop *l, mt_comm *world) {
   MK_TRY(ctx, mt_data_create(ctx, l->cfg, l->t->mesh->plan.dp_rank, &l->data));
   MK_TRY(ctx, mk_heap_array(ctx, tokens, sizeof(int32_t), &l->tokens));
   MK_TRY(ctx, mk_heap_array(ctx, tokens, sizeof(int32_t), &l->labels));
-  if (l->cfg->weights_in[0] != '\0') MK_TRY(ctx, mt_weights_load(l->t, l->cfg->weights_in));
+  MK_TRY(ctx, mt_checkpoint_resume(l->t, l->data, &l->trained_s));
+  bool fresh = l->t->resumed == 0; /* else the checkpoint's weights are newer */
+  if (fresh && l->cfg->weights_in[0] != '\0') MK_TRY(ctx, mt_weights_load(l->t, l->cfg->weights_in));
+  l->recorded = l->saved = l->t->resumed;
+  count_anew(l);
   if (l->cfg->profile) MK_TRY(ctx, set_roofline(l));
   mt_run_info_fill(l->t, &info);
+  info.resumed_step = l->t->resumed;
   return mt_recorder_start(l->rec, l->cfg, &info);
 }
 
@@ -225,8 +275,9 @@ static mk_status write_end(loop *l, mk_status status) {
                     .bound_s = NAN};
   if (l->t != NULL) {
     mt_run_end_fill(l->t, &end);
-    end.host_waits_step = l->recorded > 0 ? (double)l->waits_total / (double)l->t->step : 0;
-    end.wire_bytes_step = l->recorded > 0 ? (double)l->wire_total / (double)l->t->step : 0;
+    double done = (double)(l->t->step - l->t->resumed);
+    end.host_waits_step = done > 0 ? (double)l->waits_total / done : 0;
+    end.wire_bytes_step = done > 0 ? (double)l->wire_total / done : 0;
     if (l->cfg->profile) mt_run_profile_write(l->t, l->rec, &end);
   }
   return mt_recorder_end(l->rec, &end);
@@ -235,7 +286,9 @@ static mk_status write_end(loop *l, mk_status status) {
 mk_status mt_loop_run(mk_context *ctx, const mt_config *cfg, mt_comm *world, const char *folder) {
   mk_status st = MK_OK;
   loop l = {.ctx = ctx, .cfg = cfg, .last_step = cfg->warmup_steps + cfg->steps, .rank_spread = NAN};
-  MK_TRY(ctx, mt_recorder_create(ctx, world->rank == 0 ? folder : NULL, &l.rec));
+  l.stop = (mt_stop){.saves = cfg->checkpoint_dir[0] != '\0', .alone = world->size == 1};
+  bool append = strcmp(cfg->resume, "none") != 0;
+  MK_TRY(ctx, mt_recorder_create(ctx, world->rank == 0 ? folder : NULL, append, &l.rec));
   l.progress = mt_progress_begin(ctx, cfg, world->rank == 0);
   MK_TRY_GOTO(ctx, open_parts(&l, world), out);
   MK_TRY_GOTO(ctx, run_steps(&l), out);

@@ -97,7 +97,19 @@ static mk_status end(mt_recorder *rec) {
   return MK_FAIL(rec->ctx, MK_ERR_OUTPUT, "%s: cannot write a record: %s", rec->path, cause);
 }
 
-mk_status mt_recorder_create(mk_context *ctx, const char *folder, mt_recorder **out) {
+/* A run that was killed may have left half a line at the end. */
+static mk_status seek_whole_lines(mt_recorder *rec) {
+  off_t size = lseek(rec->fd, 0, SEEK_END), whole = size;
+  char byte = 0;
+  while (whole > 0 && pread(rec->fd, &byte, 1, whole - 1) == 1 && byte != '\n')
+    whole -= 1;
+  rec->whole_bytes = whole;
+  MK_CHECK(rec->ctx, size >= 0 && ftruncate(rec->fd, whole) == 0 && lseek(rec->fd, whole, SEEK_SET) == whole,
+           MK_ERR_OUTPUT, "%s: cannot append: %s", rec->path, strerror(errno));
+  return MK_OK;
+}
+
+mk_status mt_recorder_create(mk_context *ctx, const char *folder, bool append, mt_recorder **out) {
   mk_status st = MK_OK;
   mt_recorder *rec = NULL;
   MK_TRY(ctx, mk_heap_alloc(ctx, sizeof *rec, &rec));
@@ -105,10 +117,11 @@ mk_status mt_recorder_create(mk_context *ctx, const char *folder, mt_recorder **
   rec->fd = -1;
   if (folder != NULL) {
     MK_TRY_GOTO(ctx, mk_heap_printf(ctx, &rec->path, "%s/records.jsonl", folder), out);
-    rec->fd = open(rec->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    rec->fd = open(rec->path, O_RDWR | O_CREAT | O_CLOEXEC | (append ? 0 : O_EXCL), 0644);
     MK_CHECK_GOTO(ctx, rec->fd >= 0, MK_ERR_OUTPUT, out, "%s: cannot create: %s%s", rec->path, strerror(errno),
                   errno == EEXIST ? "; records are never overwritten, give another --out folder" : "");
   }
+  if (rec->fd >= 0 && append) MK_TRY_GOTO(ctx, seek_whole_lines(rec), out);
   *out = rec;
   rec = NULL;
 out:
@@ -148,6 +161,7 @@ mk_status mt_recorder_start(mt_recorder *rec, const mt_config *cfg, const mt_run
   put_number(rec, "flop_token", info->flop_token);
   put_text(rec, "flops_convention", "olmo_core_3_ddp");
   put_memory(rec, "planned_bytes", info->planned_bytes);
+  put_integer(rec, "resumed_step", info->resumed_step);
   return end(rec);
 }
 

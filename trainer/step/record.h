@@ -5,7 +5,8 @@
  *  "kind":"measured|simulated|emulated","kernel":"native|widened|fp32","mxfp8":"attention mlp ep scale rceil",
  *  "isa":"...","library":"oneDNN 2.6.3","threads":1,"params_total":N,"params_active":N,"flop_token":F,
  *  "flops_convention":"olmo_core_3_ddp","planned_bytes":{"params":..,"grads":..,"optim":..,"activations":..,"comm":..,
- *  "workspace":..}}                                                        after planning, before step 1
+ *  "workspace":..},"resumed_step":0}      after planning, before the first step; a resumed run whose file is there
+ *                          appends to it: a step that stands twice was done again, the later line counts
  * {"type":"step","step":1,"time_s":..,"time_median_s":..,"compute_max_s":..,"compute_median_s":..,"tokens":..,
  *  "loss":..,"ce":..,"z":..,"lb_mean":..,"rz":..,"grad_norm":..,"lr":..,"skipped":0,"drop_rate":..,"imbalance":..,
  *  "host_waits":..,"wire_bytes":..,"device_allocs":..}                      one a step; time_s = max over ranks;
@@ -33,6 +34,7 @@ typedef struct mt_run_info {
   int64_t params_total, params_active;
   double flop_token; /* Olmo-core 3 convention */
   size_t planned_bytes[MK_MEM_COUNT];
+  int64_t resumed_step; /* steps that an earlier run has done */
 } mt_run_info;
 
 typedef struct mt_step_times {
@@ -52,8 +54,9 @@ typedef struct mt_run_end {
   double host_waits_step, wire_bytes_step, bound_s, rank_spread_loss;
 } mt_run_end;
 
-/* Creates <folder>/records.jsonl (exclusively) and writes every line below. folder NULL: records go nowhere. */
-mk_status mt_recorder_create(mk_context *ctx, const char *folder, mt_recorder **out);
+/* Creates <folder>/records.jsonl (exclusively) and writes every line below. append: goes on behind the last whole line
+ * of a file that is there. folder NULL: records go nowhere. */
+mk_status mt_recorder_create(mk_context *ctx, const char *folder, bool append, mt_recorder **out);
 mk_status mt_recorder_start(mt_recorder *rec, const mt_config *cfg, const mt_run_info *info);
 mk_status mt_recorder_step(mt_recorder *rec, const mt_config *cfg, const mk_step_log *log, const mt_step_times *times);
 mk_status mt_recorder_eval(mt_recorder *rec, int64_t step, double time_s, int64_t tokens, double loss);

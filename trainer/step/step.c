@@ -106,7 +106,7 @@ static mk_status send_log(mt_trainer *t) {
 /* Waits, outside the step, until the step before the running one has ended, and takes its time: the host runs at most
  * one step ahead. The time travels to the other ranks with the sums of the coming step. */
 static mk_status take_time(mt_trainer *t) {
-  if (t->step < 2) return MK_OK;
+  if (t->step < t->resumed + 2) return MK_OK;
   return mt_trainer_time_read(t, t->step - 1, t->optim.own_times[(t->step + 1) % MT_TIME_SLOTS]);
 }
 

@@ -40,7 +40,7 @@ static mk_status create_host(mt_trainer *t) {
   MK_TRY(ctx, mk_heap_array(ctx, ring, sizeof(int32_t), &t->ids));
   MK_TRY(ctx, mk_heap_array(ctx, ring, sizeof(int32_t), &t->labels));
   for (int i = 0; i < MT_LOG_SLOTS; i++) {
-    size_t times = (size_t)(2 * t->mesh->plan.dp);
+    size_t times = (size_t)(2 * t->mesh->plan.dp + 1);
     MK_TRY(ctx, mk_heap_array(ctx, times, sizeof(double), &t->slot[i].times));
     MK_TRY(ctx, mk_event_create(t->dev, &t->slot[i].start));
     MK_TRY(ctx, mk_event_create(t->dev, &t->slot[i].end));

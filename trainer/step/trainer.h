@@ -16,7 +16,8 @@ typedef struct mt_log_slot {
   mk_event *start, *end; /* recorded at the step's begin and end */
   mk_step_log log;
   double comm_s; /* time of this step that the compute stream spent in communication; 0 where unknown */
-  double *times; /* [2 * dp] time and compute time of every data-parallel rank, of the step two before */
+  double *times; /* [2 * dp + 1] time and compute time of every data-parallel rank, of the step two before; ranks that
+                    had been told to stop when the step began */
 } mt_log_slot;
 
 typedef struct mt_trainer {
@@ -32,6 +33,7 @@ typedef struct mt_trainer {
   mt_memory_plan memory;
   int64_t microbatches;  /* of this rank and step */
   int64_t step;          /* steps begun */
+  int64_t resumed;       /* steps that were done before this process began */
   int64_t running;       /* microbatch of the running step */
   double call_s;         /* the device's time in communication when the step began */
   int32_t *ids, *labels; /* host ring, 2 * microbatches * T: valid until the stream has passed */
@@ -79,6 +81,13 @@ mk_status mt_trainer_read(mt_trainer *t, const char *name, mt_value which, doubl
 mk_status mt_trainer_write(mt_trainer *t, const char *name, const double *values);
 /* Elements [first, first + count) of the global parameter, all of them owned here: compute copy and main. */
 mk_status mt_trainer_write_range(mt_trainer *t, const mt_param *p, int64_t first, int64_t count, const float *values);
+/* Optimizer state as raw values of the master dtype, by range of the global parameter: MAIN, M or V. Reading: a range
+ * of the own shard. Writing: any range of the local parameter, of which the own shard is taken; MAIN also sets the
+ * compute copy. */
+mk_status mt_trainer_state_read(mt_trainer *t, const mt_param *p, mt_value which, int64_t first, int64_t count,
+                                void *out);
+mk_status mt_trainer_state_write(mt_trainer *t, const mt_param *p, mt_value which, int64_t first, int64_t count,
+                                 const void *values);
 /* After writes: remakes the packed GEMM copies. */
 mk_status mt_trainer_weights_changed(mt_trainer *t);
 

@@ -97,25 +97,67 @@ mk_status mt_trainer_write(mt_trainer *t, const char *name, const double *values
   return upload(t, &p->main, values + p->shard_first);
 }
 
+static const mk_tensor *state_tensor(const mt_param *p, mt_value which) {
+  return which == MT_VALUE_MAIN ? &p->main : which == MT_VALUE_M ? &p->m : &p->v;
+}
+
+mk_status mt_trainer_state_read(mt_trainer *t, const mt_param *p, mt_value which, int64_t first, int64_t count,
+                                void *out) {
+  int64_t begin = first - p->first - p->shard_first;
+  MK_CHECK(t->ctx, begin >= 0 && begin + count <= p->shard_count, MK_ERR_ARG,
+           "%s: elements %lld + %lld are not in this rank's shard", p->name, (long long)first, (long long)count);
+  mk_tensor piece = mk_tensor_slice(state_tensor(p, which), begin, count);
+  MK_TRY(t->ctx, mk_copy_d2h(t->compute, out, &piece));
+  return mk_stream_sync(t->compute, false);
+}
+
+/* Values of the master dtype into a tensor of any floating dtype. */
+static mk_status upload_master(mt_trainer *t, const mk_tensor *tensor, const void *values) {
+  mk_dtype master = mt_master_dtype(&t->cfg);
+  mk_context *ctx = t->ctx;
+  mk_status st = MK_OK;
+  mk_bf16 *narrow = NULL;
+  int64_t count = mk_tensor_count(tensor);
+  if (tensor->dtype != master) {
+    MK_TRY_GOTO(ctx, mk_heap_alloc(ctx, mk_tensor_bytes(tensor), &narrow), out);
+    for (int64_t i = 0; i < count; i++)
+      value_put(narrow, tensor->dtype, i, value_at(values, master, i));
+  }
+  MK_TRY_GOTO(ctx, mk_copy_h2d(t->compute, tensor, narrow != NULL ? (const void *)narrow : values), out);
+  MK_TRY_GOTO(ctx, mk_stream_sync(t->compute, false), out);
+out:
+  mk_heap_free(ctx, narrow);
+  return st;
+}
+
+mk_status mt_trainer_state_write(mt_trainer *t, const mt_param *p, mt_value which, int64_t first, int64_t count,
+                                 const void *values) {
+  int64_t begin = first - p->first; /* in the local parameter */
+  int64_t from = begin > p->shard_first ? begin : p->shard_first;
+  int64_t end = p->shard_first + p->shard_count < begin + count ? p->shard_first + p->shard_count : begin + count;
+  bool main = which == MT_VALUE_MAIN, whole = t->model->params.store[p->expert].ranks == 1;
+  if (main && whole) {
+    mk_tensor w = mk_tensor_slice(&p->w, begin, count);
+    MK_TRY(t->ctx, upload_master(t, &w, values));
+  }
+  if (from >= end) return MK_OK;
+  const char *own = (const char *)values + (size_t)(from - begin) * mk_dtype_bytes(mt_master_dtype(&t->cfg));
+  mk_tensor state = mk_tensor_slice(state_tensor(p, which), from - p->shard_first, end - from);
+  MK_TRY(t->ctx, upload_master(t, &state, own));
+  if (!main || whole) return MK_OK;
+  mk_tensor own_w = mk_tensor_slice(&p->own_w, from - p->shard_first, end - from);
+  return upload_master(t, &own_w, own);
+}
+
 mk_status mt_trainer_write_range(mt_trainer *t, const mt_param *p, int64_t first, int64_t count, const float *values) {
   mk_context *ctx = t->ctx;
   mk_status st = MK_OK;
   double *wide = NULL;
-  int64_t begin = first - p->first; /* in the local parameter */
-  int64_t from = begin > p->shard_first ? begin : p->shard_first;
-  int64_t end = p->shard_first + p->shard_count < begin + count ? p->shard_first + p->shard_count : begin + count;
+  if (mt_master_dtype(&t->cfg) == MK_F32) return mt_trainer_state_write(t, p, MT_VALUE_MAIN, first, count, values);
   MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)count, sizeof *wide, &wide), out);
   for (int64_t i = 0; i < count; i++)
     wide[i] = values[i];
-  if (t->model->params.store[p->expert].ranks == 1) {
-    mk_tensor w = mk_tensor_slice(&p->w, begin, count);
-    MK_TRY_GOTO(ctx, upload(t, &w, wide), out);
-  }
-  const mk_tensor *own[] = {&p->own_w, &p->main};
-  for (int i = 0; i < 2 && from < end; i++) {
-    mk_tensor part = mk_tensor_slice(own[i], from - p->shard_first, end - from);
-    MK_TRY_GOTO(ctx, upload(t, &part, wide + (from - begin)), out);
-  }
+  MK_TRY_GOTO(ctx, mt_trainer_state_write(t, p, MT_VALUE_MAIN, first, count, wide), out);
 out:
   mk_heap_free(ctx, wide);
   return st;

@@ -39,11 +39,11 @@ START_TEST(bytes_refused) {
   test_file_write(path, "", 0);
   TEST_ERROR(&ctx, try_create(&ctx, &c), MK_ERR_FORMAT, path, "empty");
   test_file_write(path, "1234567", 7);
-  TEST_ERROR(&ctx, try_create(&ctx, &c), MK_ERR_FORMAT, "7 training bytes", "seq_len 8");
+  TEST_ERROR(&ctx, try_create(&ctx, &c), MK_ERR_FORMAT, "7 training tokens", "seq_len 8");
   test_file_write(path, "12345678", 8);
   test_must(&ctx, try_create(&ctx, &c), "one window");
   c.label_shift_inside = false; /* the last label needs a ninth byte */
-  TEST_ERROR(&ctx, try_create(&ctx, &c), MK_ERR_FORMAT, "8 training bytes");
+  TEST_ERROR(&ctx, try_create(&ctx, &c), MK_ERR_FORMAT, "8 training tokens");
   test_file_write(path, "123456789", 9);
   test_must(&ctx, try_create(&ctx, &c), "one window and its label");
   c.label_shift_inside = true;
@@ -52,7 +52,7 @@ START_TEST(bytes_refused) {
   c.eval_tokens = 16;
   test_must(&ctx, try_create(&ctx, &c), "two held-out windows");
   c.eval_tokens = 24;
-  TEST_ERROR(&ctx, try_create(&ctx, &c), MK_ERR_FORMAT, "held-out tail of 16 bytes has 2 windows", "needs 3");
+  TEST_ERROR(&ctx, try_create(&ctx, &c), MK_ERR_FORMAT, "held-out tail of 16 tokens has 2 windows", "needs 3");
   test_folder_remove(&folder);
 }
 END_TEST

@@ -44,7 +44,7 @@ static void evaluate_once(fixture *f) {
   size_t bytes = (size_t)f->t->cfg.rank_tokens * sizeof(int32_t);
   int32_t *tokens = malloc(bytes), *labels = malloc(bytes);
   tiny_ok(&f->ctx, mt_data_create(&f->ctx, &f->t->cfg, 0, &data), "data");
-  tiny_ok(&f->ctx, mt_evaluate(f->t, data, tokens, labels, &loss), "evaluate");
+  tiny_ok(&f->ctx, mt_evaluate(f->t, data, &(mt_stop){0}, tokens, labels, &loss), "evaluate");
   ck_assert_msg(loss > 0.5 * log((double)f->t->cfg.vocab) && loss < 3 * log((double)f->t->cfg.vocab),
                 "held-out loss %g of random tokens is not near ln %lld", loss, (long long)f->t->cfg.vocab);
   mt_data_destroy(data);
