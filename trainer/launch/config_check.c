@@ -117,9 +117,6 @@ static mk_status check_mxfp8(mk_context *ctx, const mt_config *c) {
   MK_CHECK(
       ctx, c->shard != MT_SHARD_FSDP, MK_ERR_UNSUPPORTED,
       "precision: mxfp8 keeps quantised copies of whole weights, which fsdp gives up between layers; use dist_opt");
-  MK_CHECK(
-      ctx, !c->mxfp8_mlp || c->ep_transport != MT_EP_DEEPEP_V2, MK_ERR_UNSUPPORTED,
-      "ep_transport: deepep_v2 carries no MXFP8 yet; use rowwise or block, or set mxfp8_mlp and mxfp8_ep to false");
   if (c->mxfp8_attention) {
     MK_TRY(ctx, check_blocks(ctx, attention, "d_model", c->d_model));
     MK_TRY(ctx, check_blocks(ctx, attention, "heads x head_dim", c->heads * c->head_dim));

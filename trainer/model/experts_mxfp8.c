@@ -1,6 +1,7 @@
 /* Routed experts in MXFP8: forward and data gradients multiply quantised rows, weight gradients BF16 values read back
  * from what was saved (rows_q, act_q). Rows that arrive quantised are used as they come; others are quantised here, and
- * with mxfp8_ep rounded here where the transport itself carries BF16, so that every transport gives the same bits. */
+ * with mxfp8_ep rounded here where the transport itself carries BF16, so that every transport gives the same bits. Where
+ * the experts weigh rows, the weights multiply what comes out of them: the hidden goes into the product quantised. */
 #include "trainer/model/mxfp8.h"
 #include "trainer/model/recompute.h"
 
@@ -48,6 +49,27 @@ static mk_status round_leaving(const experts *e, const mk_tensor *x) {
   return read_back(e, &x_q, x);
 }
 
+/* Where the down projection writes, and from there to where the experts write. */
+static const mk_tensor *down_output(const experts *e) {
+  return e->m->ep->ops->weighs_rows ? &e->a->down : mt_experts_output(e->m, e->a);
+}
+
+static mk_status weigh(const experts *e, const mk_tensor *out) {
+  if (!e->m->ep->ops->weighs_rows) return MK_OK;
+  return mk_row_scale_fwd(
+      e->s, &(mk_row_scale_fwd_args){.x = e->a->down, .w = e->a->ep.row_weights, .rows = e->rows, .y = *out});
+}
+
+/* In place: from the gradient of the weighted rows to that of the down projection's output; and the weights'. */
+static mk_status weigh_backward(const experts *e, const mk_tensor *dy) {
+  return mk_row_scale_bwd(e->s, &(mk_row_scale_bwd_args){.dy = *dy,
+                                                         .x = e->a->down,
+                                                         .w = e->a->ep.row_weights,
+                                                         .rows = e->rows,
+                                                         .dx = *dy,
+                                                         .dw = e->m->ep->row_dweights});
+}
+
 mk_status mt_mxfp8_experts_forward(mt_model *m, const mt_pass *p, mt_layer *l) {
   mk_context *ctx = m->ctx;
   experts e = experts_of(m, p, l);
@@ -62,7 +84,8 @@ mk_status mt_mxfp8_experts_forward(mt_model *m, const mt_pass *p, mt_layer *l) {
     MK_TRY(ctx, quantise(&e, act, &a->act_q));
   }
   if (!mt_makes(p, MT_PART_DOWN)) return MK_OK;
-  MK_TRY(ctx, multiply(&e, &a->act_q, &e.down->w_q, out));
+  MK_TRY(ctx, multiply(&e, &a->act_q, &e.down->w_q, down_output(&e)));
+  MK_TRY(ctx, weigh(&e, out));
   return round_leaving(&e, out);
 }
 
@@ -81,8 +104,11 @@ static mk_status take_gradient(const experts *e, mk_mxfp8 *dy_q) {
     return read_back(e, dy_q, dy);
   }
   *dy_q = scratch_like(e, dy);
-  MK_TRY(e->m->ctx, quantise(e, dy, dy_q));
-  return ep->mxfp8_wire ? read_back(e, dy_q, dy) : MK_OK;
+  if (ep->mxfp8_wire || !ep->ops->weighs_rows) MK_TRY(e->m->ctx, quantise(e, dy, dy_q));
+  if (ep->mxfp8_wire) MK_TRY(e->m->ctx, read_back(e, dy_q, dy));
+  if (!ep->ops->weighs_rows) return MK_OK;
+  MK_TRY(e->m->ctx, weigh_backward(e, dy));
+  return quantise(e, dy, dy_q);
 }
 
 mk_status mt_mxfp8_experts_backward(mt_model *m, const mt_pass *p, mt_layer *l) {

@@ -45,6 +45,7 @@ typedef struct mt_mlp {
   mt_ep_layer ep;           /* routing, dispatched rows, returned rows */
   mk_tensor up_gate;        /* c [N,2F]  rows of the local experts */
   mk_tensor act;            /* c [N,F] */
+  mk_tensor down;           /* c [N,D]   mxfp8 with weights inside the experts: before the weights; else absent */
   mk_mxfp8 act_q;           /* mxfp8: the same along F, in place of act */
   mk_tensor shared_up_gate; /* c [T,2Fs] */
   mk_tensor shared_act;     /* c [T,Fs] */

@@ -60,6 +60,7 @@ static void place_routed(const placer *w, mt_mlp *a) {
     a->act_q = mk_mxfp8_shape(0, n, c->expert_hidden);
     mt_mxfp8_place(w->act, &a->act_q);
   }
+  if (mt_mxfp8_mlp(c) && w->m->ep->ops->weighs_rows) part2(w, MT_PART_DOWN, &a->down, w->c, n, c->d_model);
 }
 
 static void place_mlp(const placer *w, mt_mlp *a, bool dense) {

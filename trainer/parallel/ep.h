@@ -46,9 +46,10 @@ typedef struct mt_ep_layer {
 
 typedef struct mt_ep_ops {
   const char *name;
-  bool windowed;    /* the comm arena lies in a window that the peers reach */
-  bool in_place;    /* the experts write straight into layer->returned */
-  bool weighs_rows; /* the experts multiply by layer->row_weights and leave its gradient in ep->row_dweights */
+  bool windowed;      /* the comm arena lies in a window that the peers reach */
+  bool carries_mxfp8; /* with mxfp8_ep rows travel as MXFP8; elsewhere they are rounded before and travel as BF16 */
+  bool in_place;      /* the experts write straight into layer->returned */
+  bool weighs_rows;   /* the experts multiply by layer->row_weights and leave its gradient in ep->row_dweights */
   void (*place)(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations, mk_arena *comm);
   void (*place_shared)(mt_ep *ep, mk_arena *comm);
   /* x [T,D] -> layer->rows (and row_weights); train: rows beyond ep->capacity are dropped, otherwise none is */
@@ -103,7 +104,7 @@ static inline const mk_tensor *mt_ep_rows(const mt_ep *ep, const mt_ep_layer *la
 }
 
 /* Rows reach the experts as MXFP8: layer->rows_q in dispatch, ep->d_out_q in combine_backward. */
-static inline bool mt_ep_arrives_mxfp8(const mt_ep *ep) { return ep->mxfp8_wire && ep->ops->windowed; }
+static inline bool mt_ep_arrives_mxfp8(const mt_ep *ep) { return ep->mxfp8_wire && ep->ops->carries_mxfp8; }
 
 /* Transport for cfg over `ranks` ranks; comm may be NULL when only memory is planned. */
 mk_status mt_ep_create(mk_context *ctx, mk_device *dev, const mt_config *cfg, int ranks, int rank, mt_comm *comm,

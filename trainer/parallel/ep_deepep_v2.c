@@ -11,8 +11,8 @@
  *             backward  put | barrier | experts' | barrier | get rows, d weights | sum
  * invariants  capacity, drops and places of rows as in rowwise, and as there: no host wait, rows beyond offsets[L] are
  *             garbage, a barrier between writer and reader. The weight multiplies the SwiGLU hidden before the down
- *             projection (model/experts.c), rounded to the compute dtype there; the sum of a token is FP32 in k order,
- *             rounded once. Results equal those of the other transports to the rounding of the compute dtype only.
+ *             projection (model/experts.c), or, with MXFP8, what comes out of it (experts_mxfp8.c), rounded to the
+ *             compute dtype there; the sum of a token is FP32 in k order, rounded once. Results equal those of the other transports to the rounding of the compute dtype only.
  *             On one rank the numerics are the same: the window is then the rank's own
  * paper       Olmo-core 3.0.0 olmo_core/nn/moe/v2/ep_deepep_v2.py; DeepSeek DeepEP V2 (expert_alignment 1) */
 #include "trainer/parallel/ep_window.h"
@@ -36,7 +36,7 @@ static mk_status dispatch(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_
                           bool train) {
   mk_tensor weights = per_route(&layer->weights);
   MK_TRY(ep->ctx, mt_ep_window_route(ep, s, layer, sums, train));
-  MK_TRY(ep->ctx, mt_ep_window_put(ep, s, layer, x, &layer->rows));
+  MK_TRY(ep->ctx, mt_ep_window_put(ep, s, layer, x, mt_ep_rows(ep, layer)));
   MK_TRY(ep->ctx, mt_ep_window_put(ep, s, layer, &weights, &layer->row_weights));
   return mt_comm_barrier(ep->comm, s);
 }

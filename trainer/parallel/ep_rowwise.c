@@ -76,6 +76,7 @@ static mk_status dispatch_backward(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, 
 const mt_ep_ops mt_ep_rowwise_ops = {
     .name = "rowwise",
     .windowed = true,
+    .carries_mxfp8 = true,
     .place = mt_ep_window_place_layer,
     .place_shared = mt_ep_window_place_shared,
     .dispatch = dispatch,

@@ -14,7 +14,7 @@ void mt_ep_window_place_layer(mt_ep *ep, mt_ep_layer *layer, mk_arena *activatio
 }
 
 void mt_ep_window_place_shared(mt_ep *ep, mk_arena *comm) {
-  if (ep->mxfp8_wire) {
+  if (mt_ep_arrives_mxfp8(ep)) {
     ep->out_q = mk_mxfp8_shape(0, ep->rows_max, ep->d_model);
     ep->d_out_q = ep->out_q;
     ep->send_q = mk_mxfp8_shape(0, ep->tokens * ep->top_k, ep->d_model);

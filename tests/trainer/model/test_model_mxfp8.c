@@ -315,6 +315,46 @@ START_TEST(step_equals_reference_kernels) {
 }
 END_TEST
 
+/* Gradients of the parameters with this role, all layers. */
+static double *role_gradients(const mt_config *c, mt_param_role role, int64_t *count) {
+  fixture f;
+  open_trainer(&f, c);
+  tiny_train(&f.ctx, f.t, 1, true);
+  const mt_params *params = &f.t->model->params;
+  double *values = calloc((size_t)(params->flat_count[0] + params->flat_count[1]), sizeof *values);
+  *count = 0;
+  for (int i = 0; i < params->count; i++) {
+    if (params->item[i].role != role) continue;
+    tiny_ok(&f.ctx, mt_trainer_read(f.t, params->item[i].name, MT_VALUE_GRADIENT, values + *count), "gradient");
+    *count += params->item[i].count;
+  }
+  close_trainer(&f);
+  return values;
+}
+
+/* Weights that multiply the down projection's output on the owner's side give the gradients of weights at the source,
+ * the router's included, up to rounding that quantisation passes on: less than what MXFP8 itself changes. */
+START_TEST(weights_inside_the_experts) {
+  static const mt_param_role roles[] = {MT_PARAM_ROUTER, MT_PARAM_EXPERT_DOWN, MT_PARAM_EXPERT_UP_GATE, MT_PARAM_QKV};
+  mt_config c = step_config(), inside, bf16 = c;
+  c.mxfp8_ep = _i == 1;
+  inside = c;
+  inside.ep_transport = MT_EP_DEEPEP_V2;
+  bf16.precision = MT_BF16;
+  for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
+    int64_t count = 0;
+    double *got = role_gradients(&inside, roles[i], &count), *want = role_gradients(&c, roles[i], &count);
+    double *wide = role_gradients(&bf16, roles[i], &count);
+    double error = tiny_norm_error(got, want, count), format = tiny_norm_error(want, wide, count);
+    ck_assert_msg(error > 0 && error < 0.6 * format, "role %d: %.3g off weights at the source, MXFP8 %.3g off BF16",
+                  roles[i], error, format);
+    free(wide);
+    free(want);
+    free(got);
+  }
+}
+END_TEST
+
 /* the copies that are multiplied are those of the weights as they are, after steps and after weights come in. */
 static void check_copies(fixture *f) {
   const mt_params *params = &f->t->model->params;
@@ -431,6 +471,7 @@ int main(void) {
   tcase_add_loop_test(tc, routed_experts, 0, 2);
   tcase_add_loop_test(tc, saved_rows, 0, 2);
   tcase_add_test(tc, step_equals_reference_kernels);
+  tcase_add_loop_test(tc, weights_inside_the_experts, 0, 2);
   tcase_add_test(tc, copies_are_current);
   tcase_add_test(tc, refused_configurations);
   tcase_add_test(tc, memory);

@@ -45,6 +45,8 @@ static const variant VARIANTS[] = {
     {"norm=reordered precision=bf16 guard=true"},
     {"norm=peri precision=mxfp8 seq_len=16 rank_tokens=64 global_tokens=128 d_model=32 head_dim=8 expert_hidden=32 "
      "shared_hidden=32 dense_hidden=64"},
+    {"norm=peri precision=mxfp8 seq_len=16 rank_tokens=64 global_tokens=128 d_model=32 head_dim=8 expert_hidden=32 "
+     "shared_hidden=32 dense_hidden=64 ep_transport=deepep_v2"},
 };
 enum { N_VARIANTS = sizeof VARIANTS / sizeof VARIANTS[0] };
 
