@@ -5,7 +5,8 @@
  * memory      per MoE layer, in the window, rows[N,D] and row_weights[N]; shared by the layers, in the window,
  *             expert_out[N,D], expert_d_out[N,D] and row_dweights[N], and outside send[T*K,D]; nothing that returned is
  *             kept. N as in rowwise
- * wire        as rowwise, plus a weight with each row and its gradient on the way back: 8 bytes a kept route
+ * wire        as rowwise, plus a weight with each row and its gradient on the way back: 8 bytes a kept route; with
+ *             mxfp8_ep rows are rounded to MXFP8 before, and still travel as BF16
  * collectives all_gather of counts; two barriers a direction
  * timeline    forward   counts | map | put rows, weights | barrier | experts | barrier | get | sum
  *             backward  put | barrier | experts' | barrier | get rows, d weights | sum
