@@ -9,7 +9,8 @@ static int64_t count_norms(const mt_config *c) {
   int64_t block = (c->norm == MT_NORM_PERI ? 4 : 2) * c->d_model;
   if (c->qk_norm == MK_QK_NORM_HEAD) block += 2 * c->head_dim;
   if (c->qk_norm == MK_QK_NORM_FULL) block += (c->heads + c->kv_heads) * c->head_dim;
-  return c->layers * block + c->d_model + (c->embed_norm ? c->d_model : 0);
+  int64_t shared = c->norm == MT_NORM_HYBRID && c->shared_hidden > 0 ? moe_layers(c) * c->d_model : 0;
+  return shared + c->layers * block + c->d_model + (c->embed_norm ? c->d_model : 0);
 }
 
 ms_model_parts ms_count_parts(const mt_config *c) {

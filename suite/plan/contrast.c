@@ -32,6 +32,7 @@ static bool may_set(const ms_study *study, int factor, const mt_key *key) {
       const char *set = level->set.item[j].key;
       if (strcmp(set, key->name) == 0) return true;
       if (strcmp(set, "model") == 0 && key->group == MT_KEYS_MODEL) return true;
+      if (strcmp(set, "preset") == 0 && mt_preset_sets(level->set.item[j].value, key->name)) return true;
     }
   }
   return false;

@@ -189,8 +189,25 @@ static void charge_optimizer(bound *b, int64_t n, double copies) {
 /* Gradients are reduced in FP32 (a ring moves 2 (copies - 1) times the data over all ranks); sharded weights are
  * gathered in the compute dtype. */
 static void charge_reduction(bound *b, int64_t n, double copies) {
+  if (b->cfg->shard == MT_SHARD_FSDP) return;
   charge_bytes(b, 2 * 2 * (copies - 1) * (double)n * 4);
   if (shards_optimizer(b->cfg)) charge_bytes(b, 2 * (copies - 1) * (double)n * (double)mk_dtype_bytes(b->dtype));
+}
+
+/* FSDP: a gather brings the weights of a copy to its other ranks, a reduce-scatter their gradients to the owners; how
+ * often in a step, see trainer/parallel/fsdp.c. `ends`: embedding and head, gathered once a microbatch. Hybrid: each
+ * copy for itself, then one sum over the copies. */
+static void charge_sharded(bound *b, int64_t n, int64_t ends, double group) {
+  const mt_config *c = b->cfg;
+  if (c->shard != MT_SHARD_FSDP) return;
+  double copies = c->fsdp_shard_ranks == 0 ? 1 : (double)mt_config_dp(c) / (double)c->fsdp_shard_ranks;
+  double m = (double)mt_config_microbatches(c), all = (double)(n + ends);
+  double gathers = c->fsdp_reshard == MT_RESHARD_AFTER_FORWARD ? 2 * m
+                   : c->fsdp_reshard == MT_KEEP_TO_BACKWARD    ? m
+                                                               : m + 1;
+  double bytes = (gathers * (double)n + m * (double)ends) * (double)mk_dtype_bytes(b->dtype);
+  bytes += (c->fsdp_reduce == MT_FSDP_REDUCE_EACH ? m : 1) * all * 4;
+  charge_bytes(b, 2 * copies * (group / copies - 1) * bytes + 2 * 2 * (copies - 1) * all * 4);
 }
 
 static void charge_microbatch(bound *b) {
@@ -222,8 +239,11 @@ static double step_seconds(const mt_config *cfg, const ms_machine_rates *rates, 
   charge_optimizer(&b, ms_count_params_total(cfg, true) - parts.routed_all, dp);
   charge_optimizer(&b, parts.routed_all, dp / (double)mt_config_ep(cfg));
   *optimizer = b.seconds - before;
-  charge_reduction(&b, ms_count_params_total(cfg, true) - parts.routed_all, dp);
+  int64_t dense = ms_count_params_total(cfg, true) - parts.routed_all, ends = parts.embedding + parts.head;
+  charge_reduction(&b, dense, dp);
   charge_reduction(&b, parts.routed_all, dp / (double)mt_config_ep(cfg));
+  charge_sharded(&b, dense - ends, ends, dp);
+  charge_sharded(&b, parts.routed_all, 0, dp / (double)mt_config_ep(cfg));
   return b.seconds;
 }
 

@@ -156,7 +156,8 @@ mk_status mt_config_set(mk_context *ctx, mt_config *cfg, const char *name, const
     case MT_KEY_BOOL:
       return set_bool(ctx, cfg, key, text);
     case MT_KEY_ENUM:
-      return set_enum(ctx, cfg, key, text);
+      MK_TRY(ctx, set_enum(ctx, cfg, key, text));
+      return key->offset == offsetof(mt_config, preset) ? mt_config_expand(ctx, cfg) : MK_OK;
     default:
       return set_text(ctx, cfg, key, text);
   }

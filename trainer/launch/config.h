@@ -14,7 +14,8 @@ extern "C" {
 
 enum { MT_TEXT_BYTES = 512 };
 
-typedef enum mt_norm_placement { MT_NORM_REORDERED, MT_NORM_PERI, MT_NORM_PRE } mt_norm_placement;
+typedef enum mt_norm_placement { MT_NORM_REORDERED, MT_NORM_PERI, MT_NORM_PRE, MT_NORM_HYBRID } mt_norm_placement;
+typedef enum mt_preset { MT_PRESET_NONE, MT_PRESET_OLMO_V1 } mt_preset;
 typedef enum mt_weight_scale { MT_WEIGHT_SCALE_ONE, MT_WEIGHT_SCALE_K } mt_weight_scale;
 typedef enum mt_lb_granularity { MT_LB_BATCH, MT_LB_INSTANCE } mt_lb_granularity;
 typedef enum mt_capacity_scope { MT_CAPACITY_RANK, MT_CAPACITY_EXPERT } mt_capacity_scope;
@@ -32,6 +33,7 @@ typedef enum mt_data_kind { MT_DATA_RANDOM, MT_DATA_BYTES, MT_DATA_TENSORS, MT_D
 typedef enum mt_data_dtype { MT_DTYPE_AUTO, MT_DTYPE_U8, MT_DTYPE_U16, MT_DTYPE_U32, MT_DTYPE_U64 } mt_data_dtype;
 
 typedef struct mt_config {
+  mt_preset preset; /* stands first: setting it sets the keys of the stack, later settings stand */
   /* model (suite/models/<model>.yaml sets all of these) */
   char model[MT_TEXT_BYTES];
   int64_t layers, dense_layers; /* dense_layers: leading layers without routed experts */
@@ -70,6 +72,7 @@ typedef struct mt_config {
   int64_t fsdp_prefetch, fsdp_prefetch_backward; /* units gathered ahead of use; backward -1 = as forward */
   mt_fsdp_reduce fsdp_reduce;
   mt_ep_transport ep_transport;
+  bool host_counts; /* without EP: the host reads the rows of each expert before it goes on */
   int64_t seq_len;
   int64_t rank_tokens;   /* tokens of one microbatch of one rank; a multiple of seq_len */
   int64_t global_tokens; /* tokens of one step over all ranks */
@@ -151,6 +154,18 @@ mk_status mt_config_set(mk_context *ctx, mt_config *cfg, const char *key, const 
 
 /* Value of a key as text (round trip through mt_config_set). */
 void mt_config_get(const mt_config *cfg, const mt_key *key, char *text, size_t bytes);
+
+/* Sets the keys of cfg->preset. */
+mk_status mt_config_expand(mk_context *ctx, mt_config *cfg);
+
+/* True when setting `preset` to this word sets the key. */
+bool mt_preset_sets(const char *preset, const char *key);
+
+/* Norms before a branch (peri, pre), and after one (all but pre). */
+static inline bool mt_norm_before(const mt_config *cfg) {
+  return cfg->norm == MT_NORM_PERI || cfg->norm == MT_NORM_PRE;
+}
+static inline bool mt_norm_after(const mt_config *cfg) { return cfg->norm != MT_NORM_PRE; }
 
 /* Checks combinations (divisibility, top_k <= experts, refused layouts ...). First problem as MK_ERR_CONFIG. */
 mk_status mt_config_check(mk_context *ctx, const mt_config *cfg);

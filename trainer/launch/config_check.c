@@ -145,6 +145,12 @@ static mk_status check_built(mk_context *ctx, const mt_config *c) {
   MK_CHECK(ctx, c->pp == 1, MK_ERR_UNSUPPORTED, "pp: pipeline parallelism is not built yet; use 1");
   MK_CHECK(ctx, c->pp_schedule == MT_PP_1F1B && c->pp_chunks <= 1, MK_ERR_UNSUPPORTED,
            "pp_schedule, pp_chunks: pipeline parallelism is not built yet; use 1f1b and 1");
+  MK_CHECK(ctx, c->norm != MT_NORM_HYBRID || c->recompute != MT_RECOMPUTE_SELECTIVE, MK_ERR_UNSUPPORTED,
+           "recompute: selective knows no parts of a hybrid block; use none or full");
+  MK_CHECK(ctx, c->norm != MT_NORM_HYBRID || (c->weights_in[0] == '\0' && c->weights_out[0] == '\0'),
+           MK_ERR_UNSUPPORTED,
+           "norm: hybrid is a block of Olmo-core's older stack, whose weight names are not built; leave weights_in and "
+           "weights_out empty");
   MK_CHECK(ctx, c->shard != MT_SHARD_FSDP || c->pp == 1, MK_ERR_UNSUPPORTED,
            "shard: fsdp gathers units in the order of one forward and one backward pass; with pp %lld use dist_opt",
            (long long)c->pp);

@@ -18,7 +18,8 @@
 #define TEXT(g, field, help) \
   { #field, MT_KEY_TEXT, MT_KEYS_##g, offsetof(mt_config, field), 0, 0, NULL, 0, help }
 
-static const char *const NORM[] = {"reordered", "peri", "pre", NULL};
+static const char *const NORM[] = {"reordered", "peri", "pre", "hybrid", NULL};
+static const char *const PRESET[] = {"none", "olmo_v1", NULL};
 static const char *const QK_NORM[] = {"none", "head", "full", NULL};
 static const char *const GATING[] = {"softmax", "sigmoid", NULL};
 static const char *const WEIGHT_SCALE[] = {"one", "k", NULL};
@@ -48,6 +49,8 @@ static const char *const SQRT_D[] = {"sqrt_d", NULL};
 #define BIG 9.0e15 /* below 2^53, so that the double range check is exact */
 
 static const mt_key KEYS[] = {
+    ENUM(RUN, preset, PRESET, "a stack of settings by name; settings that follow it stand"),
+
     TEXT(MODEL, model, "name of the model"),
     INT(MODEL, layers, 1, 10000, "decoder layers"),
     INT(MODEL, dense_layers, 0, 10000, "leading layers without routed experts"),
@@ -61,7 +64,7 @@ static const mt_key KEYS[] = {
     INT(MODEL, expert_hidden, 1, 1 << 24, "hidden width of a routed expert"),
     INT(MODEL, shared_hidden, 0, 1 << 24, "hidden width of the shared expert; 0 = none"),
     INT(MODEL, vocab, 2, 1 << 24, "vocabulary"),
-    ENUM(MODEL, norm, NORM, "placement of RMSNorm: reordered (after the branch), peri (both), pre"),
+    ENUM(MODEL, norm, NORM, "placement of RMSNorm: reordered (after the branch), peri (both), pre, hybrid"),
     NUM(MODEL, norm_eps, 0, 1, "epsilon of RMSNorm"),
     BOOL(MODEL, embed_norm, "RMSNorm after the embedding"),
     NUMW(MODEL, embed_scale, 0, 1e6, SQRT_D, 0, "factor on the embedding, or sqrt_d"),
@@ -96,6 +99,7 @@ static const mt_key KEYS[] = {
     INT(RUN, fsdp_prefetch_backward, -1, 1000, "fsdp: the same in the backward pass; -1 = as in the forward pass"),
     ENUM(RUN, fsdp_reduce, FSDP_REDUCE, "fsdp: gradients are reduced after each microbatch or after the last"),
     ENUM(RUN, ep_transport, EP_TRANSPORT, "how rows reach their experts"),
+    BOOL(RUN, host_counts, "without EP: the host waits for the rows of each expert in every MoE layer"),
     INT(RUN, seq_len, 1, 1 << 24, "tokens of a sequence"),
     INT(RUN, rank_tokens, 1, BIG, "tokens of a microbatch on one rank; a multiple of seq_len"),
     INT(RUN, global_tokens, 1, BIG, "tokens of a step over all ranks"),

@@ -95,6 +95,6 @@ mk_status mt_attention_backward(mt_model *m, const mt_pass *p, mt_layer *l) {
   bool normed = mk_tensor_present(&a->in);
   MK_TRY(ctx, mt_linear_backward(m, p, l->unit, MT_PARAM_QKV, branch_input(l), &w->dqkv, normed ? NULL : &w->dx,
                                  normed ? &w->d_in : &w->dx));
-  if (!normed) return MK_OK;
+  if (!normed) return mt_mlp_backward_join(m, p, l);
   return mt_norm_backward(m, p, l->unit, MT_PARAM_ATTN_IN_NORM, &l->x, &a->in_rstd, &w->d_in, &w->dx, &w->dx);
 }

@@ -8,6 +8,7 @@
  * Norm placements (cfg.norm):
  *   pre        x_mid = x + attn(N(x));            x_out = x_mid + mlp(N(x_mid))
  *   reordered  x_mid = x + N(attn(x));            x_out = x_mid + N(mlp(x_mid))
+ *   hybrid     x_mid = x + N(attn(x));            u = x_mid + N(shared(x_mid));  x_out = u + N(routed(x))
  *   peri       x_mid = x + Nout(attn(Nin(x)));    x_out = x_mid + Nout(mlp(Nin(x_mid)))
  * In `pre` the additions are fused into the next norm: a layer hands on (stream, branch) and the next norm adds them.
  */
@@ -51,6 +52,8 @@ typedef struct mt_mlp {
   mk_tensor shared_act;     /* c [T,Fs] */
   mk_tensor out;            /* c [T,D]   routed + shared: the branch (pre) or what Nout normalises */
   mk_tensor out_rstd;       /* f32 [T] */
+  mk_tensor ff_out;         /* c [T,D]   hybrid: the shared expert's output, before its norm */
+  mk_tensor ff_rstd;        /* f32 [T] */
 } mt_mlp;
 
 typedef struct mt_layer {
@@ -68,6 +71,7 @@ typedef struct mt_scratch {
   mk_tensor dx;        /* c [T,D] gradient of the stream, carried from layer to layer */
   mk_tensor d_branch;  /* c [T,D] */
   mk_tensor d_in;      /* c [T,D] gradient of a branch's input */
+  mk_tensor d_moe;     /* c [T,D] hybrid: gradient of the block's input through the experts */
   mk_tensor dqkv;      /* c [T,Q] */
   mk_tensor d_o;       /* c [T,H*hd] */
   mk_tensor attn_work; /* u8 */
@@ -198,6 +202,7 @@ mk_status mt_attention_forward(mt_model *m, const mt_pass *p, mt_layer *l, const
 mk_status mt_attention_backward(mt_model *m, const mt_pass *p, mt_layer *l);
 mk_status mt_mlp_forward(mt_model *m, const mt_pass *p, mt_layer *l, mk_tensor *x_out, mk_tensor *pending);
 mk_status mt_mlp_backward(mt_model *m, const mt_pass *p, mt_layer *l);
+mk_status mt_mlp_backward_join(mt_model *m, const mt_pass *p, mt_layer *l);
 mk_status mt_router_forward(mt_model *m, const mt_pass *p, mt_layer *l, const mk_tensor *x);
 mk_status mt_router_backward(mt_model *m, const mt_pass *p, mt_layer *l, const mk_tensor *x, mk_tensor *dx, bool add);
 mk_status mt_experts_forward(mt_model *m, const mt_pass *p, mt_layer *l);

@@ -5,7 +5,10 @@
 static bool is_gain(const mt_param *p) { return p->n_dims == 1; }
 
 /* The id counts parameters in canonical order; unit * roles + role stays the same when a neighbour is switched off. */
-static uint32_t param_id(const mt_param *p) { return (uint32_t)(p->unit * MT_PARAM_ROLE_COUNT + (int)p->role); }
+static uint32_t param_id(const mt_param *p) {
+  enum { DRAWN_ROLES = 17 }; /* fixed: a later role changes no draw; those beyond are gains, which draw nothing */
+  return (uint32_t)(p->unit * DRAWN_ROLES + (int)p->role);
+}
 
 /* Own shard of main from the seed; the compute copy of the whole local parameter the same way. */
 static mk_status init_param(mt_model *m, mk_stream *stream, mt_param *p) {

@@ -32,7 +32,7 @@ static void part1(const placer *w, mt_part part, mk_tensor *t, mk_dtype dtype, i
 static void place_attention(const placer *w, mt_attention *a) {
   const mt_config *c = w->m->cfg;
   int64_t t = w->m->tokens, width = (c->heads + 2 * c->kv_heads) * c->head_dim;
-  if (c->norm != MT_NORM_REORDERED) {
+  if (mt_norm_before(c)) {
     part2(w, MT_PART_ATTN_IN, &a->in, w->c, t, c->d_model);
     part1(w, MT_PART_ATTN_IN, &a->in_rstd, w->f, t);
   }
@@ -42,7 +42,7 @@ static void place_attention(const placer *w, mt_attention *a) {
   part2(w, MT_PART_ATTENTION, &a->o, w->c, t, c->heads * c->head_dim);
   part2(w, MT_PART_ATTENTION, &a->lse, w->f, c->heads, t);
   part2(w, MT_PART_ATTN_OUT, &a->out, w->c, t, c->d_model);
-  if (c->norm != MT_NORM_PRE) part1(w, MT_PART_X_MID, &a->out_rstd, w->f, t);
+  if (mt_norm_after(c)) part1(w, MT_PART_X_MID, &a->out_rstd, w->f, t);
 }
 
 static void place_routed(const placer *w, mt_mlp *a) {
@@ -66,7 +66,7 @@ static void place_routed(const placer *w, mt_mlp *a) {
 static void place_mlp(const placer *w, mt_mlp *a, bool dense) {
   const mt_config *c = w->m->cfg;
   int64_t t = w->m->tokens, hidden = dense ? c->dense_hidden : c->shared_hidden;
-  if (c->norm != MT_NORM_REORDERED) {
+  if (mt_norm_before(c)) {
     part2(w, MT_PART_MLP_IN, &a->in, w->c, t, c->d_model);
     part1(w, MT_PART_MLP_IN, &a->in_rstd, w->f, t);
   }
@@ -74,9 +74,13 @@ static void place_mlp(const placer *w, mt_mlp *a, bool dense) {
   if (hidden > 0) {
     part2(w, MT_PART_SHARED_UP_GATE, &a->shared_up_gate, w->c, t, 2 * hidden);
     part2(w, MT_PART_SHARED_ACT, &a->shared_act, w->c, t, hidden);
+    if (c->norm == MT_NORM_HYBRID && !dense) {
+      part2(w, MT_PART_MLP_OUT, &a->ff_out, w->c, t, c->d_model);
+      part1(w, MT_PART_X_OUT, &a->ff_rstd, w->f, t);
+    }
   }
   part2(w, MT_PART_MLP_OUT, &a->out, w->c, t, c->d_model);
-  if (c->norm != MT_NORM_PRE) part1(w, MT_PART_X_OUT, &a->out_rstd, w->f, t);
+  if (mt_norm_after(c)) part1(w, MT_PART_X_OUT, &a->out_rstd, w->f, t);
 }
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -103,6 +107,7 @@ static void place_scratch(const placer *w) {
   put2(w->work, &s->dx, w->c, t, c->d_model);
   put2(w->work, &s->d_branch, w->c, t, c->d_model);
   put2(w->work, &s->d_in, w->c, t, c->d_model);
+  if (c->norm == MT_NORM_HYBRID) put2(w->work, &s->d_moe, w->c, t, c->d_model);
   put2(w->work, &s->dqkv, w->c, t, (c->heads + 2 * c->kv_heads) * c->head_dim);
   put2(w->work, &s->d_o, w->c, t, c->heads * c->head_dim);
   put1(w->work, &s->attn_work, MK_U8, (int64_t)mk_attention_work_bytes(m->dev, t, &shape));

@@ -28,6 +28,7 @@ static bool is_norm(mt_param_role role) {
     case MT_PARAM_MLP_IN_NORM:
     case MT_PARAM_MLP_OUT_NORM:
     case MT_PARAM_HEAD_NORM:
+    case MT_PARAM_FF_OUT_NORM:
       return true;
     default:
       return false;
@@ -79,29 +80,30 @@ static void add_attention(builder *b, int unit) {
   const mt_config *c = b->cfg;
   int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
   bool head = c->qk_norm == MK_QK_NORM_HEAD;
-  add_norm(b, unit, MT_PARAM_ATTN_IN_NORM, "attn_in_norm", c->d_model, c->norm != MT_NORM_REORDERED);
+  add_norm(b, unit, MT_PARAM_ATTN_IN_NORM, "attn_in_norm", c->d_model, mt_norm_before(c));
   add(b, unit, MT_PARAM_QKV, "qkv", 2, q + 2 * kv, c->d_model, 1);
   add_norm(b, unit, MT_PARAM_Q_NORM, "q_norm", head ? c->head_dim : q, c->qk_norm != MK_QK_NORM_NONE);
   add_norm(b, unit, MT_PARAM_K_NORM, "k_norm", head ? c->head_dim : kv, c->qk_norm != MK_QK_NORM_NONE);
   add(b, unit, MT_PARAM_ATTN_O, "attn_o", 2, c->d_model, q, 1);
-  add_norm(b, unit, MT_PARAM_ATTN_OUT_NORM, "attn_out_norm", c->d_model, c->norm != MT_NORM_PRE);
+  add_norm(b, unit, MT_PARAM_ATTN_OUT_NORM, "attn_out_norm", c->d_model, mt_norm_after(c));
 }
 
 static void add_mlp(builder *b, int unit) {
   const mt_config *c = b->cfg;
   bool dense = unit - 1 < c->dense_layers;
   int64_t hidden = dense ? c->dense_hidden : c->shared_hidden;
-  add_norm(b, unit, MT_PARAM_MLP_IN_NORM, "mlp_in_norm", c->d_model, c->norm != MT_NORM_REORDERED);
+  add_norm(b, unit, MT_PARAM_MLP_IN_NORM, "mlp_in_norm", c->d_model, mt_norm_before(c));
   if (!dense) add(b, unit, MT_PARAM_ROUTER, "router", 2, c->experts, c->d_model, 1);
   if (hidden > 0) {
     add(b, unit, MT_PARAM_SHARED_UP_GATE, "shared_up_gate", 2, 2 * hidden, c->d_model, 1);
     add(b, unit, MT_PARAM_SHARED_DOWN, "shared_down", 2, c->d_model, hidden, 1);
+    add_norm(b, unit, MT_PARAM_FF_OUT_NORM, "ff_out_norm", c->d_model, c->norm == MT_NORM_HYBRID && !dense);
   }
   if (!dense) {
     add(b, unit, MT_PARAM_EXPERT_UP_GATE, "expert_up_gate", 3, c->experts, 2 * c->expert_hidden, c->d_model);
     add(b, unit, MT_PARAM_EXPERT_DOWN, "expert_down", 3, c->experts, c->d_model, c->expert_hidden);
   }
-  add_norm(b, unit, MT_PARAM_MLP_OUT_NORM, "mlp_out_norm", c->d_model, c->norm != MT_NORM_PRE);
+  add_norm(b, unit, MT_PARAM_MLP_OUT_NORM, "mlp_out_norm", c->d_model, mt_norm_after(c));
 }
 
 static void mark_unit(builder *b, int unit) {

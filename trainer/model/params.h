@@ -39,6 +39,7 @@ typedef enum mt_param_role {
   MT_PARAM_MLP_OUT_NORM,
   MT_PARAM_HEAD_NORM,
   MT_PARAM_HEAD_OUT,
+  MT_PARAM_FF_OUT_NORM, /* hybrid: after the shared expert */
   MT_PARAM_ROLE_COUNT
 } mt_param_role;
 

@@ -43,7 +43,8 @@ mk_status mt_ep_create(mk_context *ctx, mk_device *dev, const mt_config *cfg, in
                 .mxfp8_rule = cfg->mxfp8_scale};
   ep->ops = ops_for(cfg, ranks);
   size_rows(ep, cfg);
-  if (ep->ops == &mt_ep_block_ops) {
+  ep->host_counts = ranks == 1 && cfg->host_counts;
+  if (ep->ops == &mt_ep_block_ops || ep->host_counts) {
     MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)(ranks * ep->experts), sizeof(int32_t), &ep->host_requested), out);
     MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)ep->rows_max, sizeof(int32_t), &ep->host_reorder), out);
     MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)(ep->experts / ranks + 1), sizeof(int32_t), &ep->host_offsets), out);

@@ -92,6 +92,7 @@ struct mt_ep {
   mk_tensor send, recv;    /* c [T*K,D], c [N,D] */
   mk_tensor keep;          /* i32 [1,E] or [R,E] scratch of route_map */
   mk_tensor send_offsets;  /* i32 [E+1] */
+  bool host_counts;        /* one rank: the host waits for the rows of each expert (config key host_counts) */
   int32_t *host_requested; /* [R,E] */
   int32_t *host_reorder;   /* [N] */
   int32_t *host_offsets;   /* [L+1] */

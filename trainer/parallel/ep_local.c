@@ -4,7 +4,7 @@
  * memory      rows and returned, T*K*D elements each, per MoE layer
  * wire        0
  * timeline    route_map -> permute -> experts -> combine
- * invariants  dropless; no host wait; the experts write straight into `returned`, map names rows of both buffers
+ * invariants  dropless; no host wait unless host_counts asks for two a layer; the experts write straight into `returned`, map names rows of both buffers
  * paper       Gale et al. 2022, MegaBlocks (dropless grouped GEMM), arXiv 2211.15841 */
 #include "trainer/parallel/ep.h"
 
@@ -16,6 +16,20 @@ static void place(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations, mk_arena
 static void place_shared(mt_ep *ep, mk_arena *comm) {
   ep->keep = mk_tensor_2d(MK_I32, 1, ep->experts);
   mk_arena_place(comm, &ep->keep);
+}
+
+static mk_status wait_for(mt_ep *ep, mk_stream *s, void *host, const mk_tensor *from) {
+  MK_TRY(ep->ctx, mk_copy_d2h(s, host, from));
+  MK_TRY(ep->ctx, mk_event_record(ep->counts_ready, s));
+  return mk_event_sync(ep->counts_ready, true);
+}
+
+/* host_counts: as the dropless path of Olmo-core before its DDP stack, whose GEMMs took the rows of each expert from
+ * the host: two waits a layer and pass, one for the counts and one for where the rows lie. */
+static mk_status tell_host(mt_ep *ep, mk_stream *s, mt_ep_layer *layer) {
+  if (!ep->host_counts) return MK_OK;
+  MK_TRY(ep->ctx, wait_for(ep, s, ep->host_requested, &layer->total));
+  return wait_for(ep, s, ep->host_offsets, &layer->offsets);
 }
 
 static mk_status dispatch(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *x, const mk_tensor *sums,
@@ -31,6 +45,7 @@ static mk_status dispatch(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_
                                                        .ranks = 1,
                                                        .rank = 0,
                                                        .capacity = ep->rows_max}));
+  MK_TRY(ep->ctx, tell_host(ep, s, layer));
   return mk_permute_fwd(s, &(mk_permute_fwd_args){.x = *x, .map = layer->map, .out = *mt_ep_rows(ep, layer)});
 }
 

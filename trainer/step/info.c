@@ -11,9 +11,10 @@ static int64_t attention_params(const mt_config *c) {
 
 static int64_t norm_params(const mt_config *c) {
   int64_t per_layer = (c->norm == MT_NORM_PERI ? 4 : 2) * c->d_model;
+  int64_t shared = c->norm == MT_NORM_HYBRID && c->shared_hidden > 0 ? mt_config_moe_layers(c) * c->d_model : 0;
   if (c->qk_norm == MK_QK_NORM_HEAD) per_layer += 2 * c->head_dim;
   if (c->qk_norm == MK_QK_NORM_FULL) per_layer += (c->heads + c->kv_heads) * c->head_dim;
-  return c->layers * per_layer + (c->embed_norm ? 2 : 1) * c->d_model;
+  return shared + c->layers * per_layer + (c->embed_norm ? 2 : 1) * c->d_model;
 }
 
 static int64_t params_with(const mt_config *c, int64_t experts) {

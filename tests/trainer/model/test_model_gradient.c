@@ -25,6 +25,8 @@ static const variant VARIANTS[] = {
      MT_LB_BATCH, 12, 0, MT_EP_BLOCK},
     {"reordered, no qk norm, sigmoid, instance", MT_NORM_REORDERED, MK_QK_NORM_NONE, MK_GATING_SIGMOID, true,
      MK_LB_OLMO, MT_LB_INSTANCE, 12, 0, MT_EP_BLOCK},
+    {"hybrid, per-head qk norm, weights sum to one", MT_NORM_HYBRID, MK_QK_NORM_HEAD, MK_GATING_SOFTMAX, true,
+     MK_LB_OLMO, MT_LB_BATCH, 12, 0, MT_EP_BLOCK},
     {"pre, full qk norm, clip, raw weights, hf", MT_NORM_PRE, MK_QK_NORM_FULL, MK_GATING_SOFTMAX, false, MK_LB_HF,
      MT_LB_BATCH, 0, 1.5, MT_EP_BLOCK},
     {"pre, per-head qk norm, sigmoid, hf", MT_NORM_PRE, MK_QK_NORM_HEAD, MK_GATING_SIGMOID, false, MK_LB_HF,
