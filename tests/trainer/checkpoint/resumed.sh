@@ -45,6 +45,7 @@ for precision in fp32 bf16; do
   check 2 --set precision=$precision --set shard=ddp
   check 2 --set precision=$precision --set shard=dist_opt
   check 2 --set precision=$precision --set shard=dist_opt --set ep=world
+  check 2 --set precision=$precision --set shard=fsdp
   check 1 --set precision=$precision --set routing=random
 done
 
