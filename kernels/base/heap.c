@@ -13,9 +13,13 @@ static bool call_fails(mk_context *ctx) {
   return ctx->heap_fail_at != 0 && ctx->heap_calls == ctx->heap_fail_at;
 }
 
+static mk_status fail(mk_context *ctx, const char *what, size_t bytes) {
+  return MK_FAIL_CALLER(ctx, MK_ERR_MEMORY, "out of host memory: could not %s %zu bytes", what, bytes);
+}
+
 mk_status mk_heap_alloc(mk_context *ctx, size_t bytes, void *out) {
   void *block = call_fails(ctx) ? NULL : calloc(1, bytes > 0 ? bytes : 1);
-  MK_CHECK(ctx, block != NULL, MK_ERR_MEMORY, "out of host memory: could not allocate %zu bytes", bytes);
+  if (block == NULL) return fail(ctx, "allocate", bytes);
   ctx->heap_live += 1;
   memcpy(out, &block, sizeof block);
   return MK_OK;
@@ -31,7 +35,7 @@ mk_status mk_heap_resize(mk_context *ctx, void *block, size_t bytes) {
   void *old = NULL;
   memcpy(&old, block, sizeof old);
   void *fresh = call_fails(ctx) ? NULL : realloc(old, bytes > 0 ? bytes : 1);
-  MK_CHECK(ctx, fresh != NULL, MK_ERR_MEMORY, "out of host memory: could not resize to %zu bytes", bytes);
+  if (fresh == NULL) return fail(ctx, "resize to", bytes);
   if (old == NULL) ctx->heap_live += 1;
   memcpy(block, &fresh, sizeof fresh);
   return MK_OK;
@@ -46,7 +50,8 @@ mk_status mk_heap_printf(mk_context *ctx, char **out, const char *fmt, ...) {
   va_end(args);
   MK_CHECK(ctx, length >= 0, MK_ERR_ARG, "text could not be formatted");
   char *text = NULL;
-  MK_TRY(ctx, mk_heap_alloc(ctx, (size_t)length + 1, &text));
+  mk_status st = mk_heap_alloc(ctx, (size_t)length + 1, &text);
+  if (st != MK_OK) return st; /* no frame: the place is the caller's */
   va_start(args, fmt);
   vsnprintf(text, (size_t)length + 1, fmt, args);
   va_end(args);

@@ -30,7 +30,9 @@ void mk_log(const mk_context *ctx, const char *fmt, ...) {
 
 void mk_log_error(const mk_context *ctx, bool frames) {
   char line[MK_MESSAGE_BYTES + 128];
-  int used = prefix(ctx, line, sizeof line);
+  /* of several ranks, the first is named too */
+  bool named = ctx->rank == 0 && ctx->ranks > 1;
+  int used = named ? snprintf(line, sizeof line, "moemark[rank 0]: ") : prefix(ctx, line, sizeof line);
   used += snprintf(line + used, sizeof line - (size_t)used - 1, "error: %s", ctx->error.message);
   write_line(line, used, sizeof line);
   for (int i = 0; frames && i < ctx->error.n_frames; i++) {

@@ -14,7 +14,8 @@ void mk_log(const mk_context *ctx, const char *fmt, ...) __attribute__((format(p
 /* Replaces the current line of a terminal by `text`; "" clears it. For progress, only where stderr is a terminal. */
 void mk_log_status(const mk_context *ctx, const char *text);
 
-/* The recorded error as one line "moemark: error: <message>"; with `frames` the call path follows. */
+/* The recorded error as one line "moemark: error: <message>"; with `frames` the call path follows. Of several ranks
+ * (ctx->ranks) also rank 0 is named. */
 void mk_log_error(const mk_context *ctx, bool frames);
 
 #ifdef __cplusplus

@@ -82,10 +82,13 @@ mk_status mk_pages_alloc(mk_context *ctx, size_t bytes, void **out) {
     munmap(block, mapped);
     block = NULL;
   }
-  MK_CHECK(ctx, block != NULL, MK_ERR_MEMORY,
-           "out of memory: this machine could not give %zu bytes (%.1f MiB) for one block; use a smaller model or "
-           "rank_tokens, fewer threads, or more ranks with ep or dist_opt",
-           bytes, (double)bytes / 0x1p20);
+  if (block == NULL) {
+    return MK_FAIL_CALLER(
+        ctx, MK_ERR_MEMORY,
+        "out of memory: this machine could not give %zu bytes (%.1f MiB) for one block; use a smaller model or "
+        "rank_tokens, fewer threads, or more ranks with ep or dist_opt",
+        bytes, (double)bytes / 0x1p20);
+  }
   ctx->heap_live += 1;
   *out = block;
   return MK_OK;

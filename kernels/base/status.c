@@ -49,19 +49,44 @@ static void frame_add(mk_error *error, const char *file, int line) {
   }
 }
 
+/* Is this the first fault? Then it is on record now. */
+static bool record(mk_error *error, mk_status status, const char *file, int line, const char *fmt, va_list args)
+    __attribute__((format(printf, 5, 0)));
+
+static bool record(mk_error *error, mk_status status, const char *file, int line, const char *fmt, va_list args) {
+  if (error->status != MK_OK) return false;
+  error->status = status;
+  vsnprintf(error->message, sizeof error->message, fmt, args);
+  mk_text_printable(error->message);
+  frame_add(error, file, line);
+  return true;
+}
+
 mk_status mk_fail(mk_context *ctx, mk_status status, const char *file, int line, const char *fmt, ...) {
-  if (ctx->error.status != MK_OK) return status;
-  ctx->error.status = status;
   va_list args;
   va_start(args, fmt);
-  vsnprintf(ctx->error.message, sizeof ctx->error.message, fmt, args);
+  record(&ctx->error, status, file, line, fmt, args);
   va_end(args);
-  mk_text_printable(ctx->error.message);
-  frame_add(&ctx->error, file, line);
   return status;
 }
 
+mk_status mk_fail_caller(mk_context *ctx, mk_status status, const char *file, int line, const char *fmt, ...) {
+  va_list args;
+  va_start(args, fmt);
+  if (record(&ctx->error, status, file, line, fmt, args)) ctx->error.unplaced = true;
+  va_end(args);
+  return status;
+}
+
+static void place_add(mk_error *error, const char *file, int line) {
+  size_t used = strlen(error->message);
+  const char *name = strrchr(file, '/');
+  snprintf(error->message + used, sizeof error->message - used, " (%s:%d)", name != NULL ? name + 1 : file, line);
+  error->unplaced = false;
+}
+
 mk_status mk_trace(mk_context *ctx, mk_status status, const char *file, int line) {
+  if (ctx->error.unplaced) place_add(&ctx->error, file, line);
   frame_add(&ctx->error, file, line);
   return status;
 }
@@ -77,4 +102,5 @@ void mk_error_clear(mk_context *ctx) {
   ctx->error.status = MK_OK;
   ctx->error.message[0] = '\0';
   ctx->error.n_frames = 0;
+  ctx->error.unplaced = false;
 }

@@ -48,12 +48,13 @@ typedef struct mk_error {
   char message[MK_MESSAGE_BYTES];
   mk_frame frames[MK_MAX_FRAMES];
   int n_frames;
+  bool unplaced; /* the message still lacks its place: the next frame's is put behind it */
 } mk_error;
 
 /* What every layer carries instead of globals: who we are, the first error, the host heap's counters. */
 typedef struct mk_context {
   mk_error error;
-  int rank;               /* for messages; 0 in one-process programs */
+  int rank, ranks;        /* for messages; 0 in one-process programs */
   long long heap_calls;   /* host allocations so far */
   long long heap_live;    /* blocks allocated and not yet freed */
   long long heap_fail_at; /* fault injection: this call (1-based) fails; 0 = never */
@@ -67,6 +68,11 @@ const char *mk_status_name(mk_status status);
 mk_status mk_fail(mk_context *ctx, mk_status status, const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 
+/* The same for a fault that says nothing about what it was for (lack of memory): the first frame that is added is named
+ * in the message, too. */
+mk_status mk_fail_caller(mk_context *ctx, mk_status status, const char *file, int line, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+
 /* Adds a caller's frame to a recorded fault; returns `status` unchanged. */
 mk_status mk_trace(mk_context *ctx, mk_status status, const char *file, int line);
 
@@ -77,6 +83,7 @@ void mk_error_prefix(mk_context *ctx, const char *what);
 void mk_error_clear(mk_context *ctx);
 
 #define MK_FAIL(ctx, status, ...) mk_fail((ctx), (status), __FILE__, __LINE__, __VA_ARGS__)
+#define MK_FAIL_CALLER(ctx, status, ...) mk_fail_caller((ctx), (status), __FILE__, __LINE__, __VA_ARGS__)
 
 /* Caller error, always on. */
 #define MK_CHECK(ctx, cond, status, ...) \

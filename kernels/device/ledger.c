@@ -67,7 +67,10 @@ mk_status mk_device_alloc(mk_device *dev, mk_memory category, size_t bytes, void
   void *block = NULL;
   MK_TRY(dev->ctx, admit(dev, category, bytes));
   if (bytes > 0) {
-    MK_TRY(dev->ctx, dev->ops->alloc(dev, bytes, &block));
+    bool first = dev->ctx->error.status == MK_OK;
+    mk_status st = dev->ops->alloc(dev, bytes, &block);
+    if (st != MK_OK && first) mk_error_prefix(dev->ctx, mk_memory_name(category));
+    MK_TRY(dev->ctx, st);
     dev->alloc_calls += 1;
   }
   take(dev, category, bytes);

@@ -135,6 +135,32 @@ START_TEST(heap_counts_and_fails_on_request) {
 }
 END_TEST
 
+static mk_status two_blocks(mk_context *ctx, char **out) {
+  MK_TRY(ctx, mk_heap_printf(ctx, out, "%d", 17)); /* the line that the message names */
+  return mk_heap_resize(ctx, out, 1000);
+}
+
+/* The message of a lack of memory names who asked, once, and keeps it on the way up; a later lack changes nothing. */
+START_TEST(a_heap_failure_names_its_place) {
+  mk_context ctx = {.heap_fail_at = 1};
+  char *text = NULL, said[MK_MESSAGE_BYTES];
+  ck_assert_int_eq(mk_trace(&ctx, two_blocks(&ctx, &text), "/a/b/outer.c", 7), MK_ERR_MEMORY);
+  snprintf(said, sizeof said, "out of host memory: could not allocate 3 bytes (test_base.c:%d)",
+           ctx.error.frames[1].line);
+  ck_assert_str_eq(ctx.error.message, said);
+  ck_assert_int_eq(ctx.error.n_frames, 3);
+  ctx.heap_fail_at = 2;
+  ck_assert_int_eq(mk_trace(&ctx, mk_heap_resize(&ctx, &text, 9), "other.c", 1), MK_ERR_MEMORY);
+  ck_assert_str_eq(ctx.error.message, said);
+  mk_error_clear(&ctx);
+  ctx.heap_fail_at = 4;
+  ck_assert_int_eq(mk_trace(&ctx, two_blocks(&ctx, &text), "/a/b/outer.c", 7), MK_ERR_MEMORY);
+  ck_assert_str_eq(ctx.error.message, "out of host memory: could not resize to 1000 bytes (outer.c:7)");
+  mk_heap_free(&ctx, text);
+  ck_assert_int_eq(ctx.heap_live, 0);
+}
+END_TEST
+
 START_TEST(heap_refuses_overflow) {
   mk_context ctx = {0};
   void *block = NULL;
@@ -266,6 +292,7 @@ int main(void) {
   tcase_add_test(tcase, bf16_is_nearest);
   tcase_add_test(tcase, tensor_views);
   tcase_add_test(tcase, heap_counts_and_fails_on_request);
+  tcase_add_test(tcase, a_heap_failure_names_its_place);
   tcase_add_test(tcase, heap_refuses_overflow);
   tcase_add_test(tcase, the_first_error_is_kept);
   tcase_add_test(tcase, a_message_stays_one_line);

@@ -75,12 +75,12 @@ static mk_status count_local(mk_context *ctx, MPI_Comm world, int *out) {
   return MK_OK;
 }
 
-/* Finalising waits for all ranks: left out when one of them cannot come any more. The launcher then sees a rank end
- * without it and ends the others. */
+/* Finalising waits for all ranks: left out when one of them cannot come any more, or may not because this one has
+ * failed. The launcher then sees a rank end without it and ends the others. */
 void mt_mpi_job_release(mk_context *ctx, mt_mpi_job *job) {
   job->users -= 1;
   if (job->users > 0) return;
-  if (job->owns_mpi && !job->stuck) MPI_Finalize();
+  if (job->owns_mpi && !job->stuck && ctx->error.status == MK_OK) MPI_Finalize();
   mk_heap_free(ctx, job);
 }
 
@@ -102,6 +102,7 @@ mk_status mt_comm_mpi_create(mk_context *ctx, const mt_comm_mpi_config *config, 
   MT_MPI_GOTO(ctx, MPI_Comm_dup(MPI_COMM_WORLD, &mpi), out);
   MK_TRY_GOTO(ctx, mt_mpi_open(ctx, job, mpi, "world", &world), out);
   ctx->rank = world->base.rank;
+  ctx->ranks = world->base.size;
   *out = &world->base;
 out:
   mt_mpi_job_release(ctx, job); /* the world holds it now, or nobody does */

@@ -38,12 +38,13 @@ static mk_status on_one_node(mk_context *ctx, mt_mpi_comm *c, bool *out) {
   return MK_OK;
 }
 
-/* Freeing a shared window waits for all ranks: left out when one of them may not come any more. */
+/* Freeing a shared window waits for all ranks: left out when one of them may not come any more, which nobody knows
+ * once this rank has failed, wherever that was. */
 static void release(mpi_window *w) {
   if (w == NULL) return;
   mt_window *base = &w->base;
   mk_context *ctx = base->comm->ctx;
-  bool healthy = atomic_load(&((mt_mpi_comm *)base->comm)->fault) == MK_OK;
+  bool healthy = atomic_load(&((mt_mpi_comm *)base->comm)->fault) == MK_OK && ctx->error.status == MK_OK;
   if (w->win != MPI_WIN_NULL && healthy) {
     MPI_Win_unlock_all(w->win);
     MPI_Win_free(&w->win);
@@ -116,10 +117,11 @@ mk_status mt_mpi_window_create(mt_comm *comm, mk_device *dev, size_t bytes, mt_w
   MK_TRY(ctx, on_one_node(ctx, c, &shared));
   MK_TRY(ctx, agree(ctx, c, MPI_SUM, &all_bytes));
   mk_status st = prepare(comm, dev, bytes, shared, (size_t)all_bytes, &w);
-  int64_t refused = st != MK_OK;
+  int64_t refused = st != MK_OK ? ctx->rank + 1 : 0; /* names the rank in the others' message */
   MK_TRY_GOTO(ctx, st, out);
   MK_TRY_GOTO(ctx, agree(ctx, c, MPI_MAX, &refused), out);
-  MK_CHECK_GOTO(ctx, refused == 0, MK_ERR_MEMORY, out, "window_create on %s: another rank could not", comm->purpose);
+  MK_CHECK_GOTO(ctx, refused == 0, MK_ERR_MEMORY, out, "window_create on %s: rank %lld could not", comm->purpose,
+                (long long)refused - 1);
   if (shared) MK_TRY_GOTO(ctx, allocate_shared(ctx, c, w), out);
   *out = &w->base;
   return MK_OK;
