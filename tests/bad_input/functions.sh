@@ -236,6 +236,13 @@ check_other_went_on() {
   local table=out/paces/latest/runs.csv
   grep -q '%pace=short' "$table" 2>/dev/null && grep '%pace=short' "$table" | grep -q ',ok,' || echo "the other case did not run well"
 }
+# Of failing.yaml two cases failed, each as its own kind, and the sound one ran.
+check_failing() {
+  local table=out/failing/latest/runs.csv
+  grep '%what=comm' "$table" | grep -q ',crash,' || echo "what=comm is not recorded as crash"
+  grep '%what=heap' "$table" | grep -q ',oom,' || echo "what=heap is not recorded as oom"
+  grep '%what=nothing' "$table" | grep -q ',ok,' || echo "what=nothing did not run well"
+}
 check_run_complete() { grep -q '"state":.*"complete"' out/*/latest/manifest.json || echo "the manifest does not say complete"; }
 check_run_interrupted() { grep -q '"state":.*"interrupted"' out/*/latest/manifest.json || echo "the manifest does not say interrupted"; }
 check_no_results() { [ -z "$(ls -d out records w 2>/dev/null)" ] || echo "files were written"; }

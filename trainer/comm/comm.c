@@ -1,16 +1,12 @@
-/* Public calls of the communication seam: check shapes, count, inject faults, forward to the backend's table. Shapes
+/* Public calls of the communication seam: check shapes, count, forward to the backend's table. Shapes
  * are checked on shapes alone, so that a simulated run of 512 ranks refuses what a real one would. */
 #include "trainer/comm/comm.h"
 
 #include <stdlib.h>
 
-/* Counts one call of `bytes` payload and fails it when its number is the one to fail. */
-static mk_status count_call(mt_comm *comm, const char *call, size_t bytes) {
+static void count_call(mt_comm *comm, size_t bytes) {
   comm->calls += 1;
   comm->payload_bytes += (int64_t)bytes;
-  MK_CHECK(comm->ctx, comm->calls != comm->fail_at, MK_ERR_COMM, "%s on %s: call %lld fails by fault injection", call,
-           comm->purpose, (long long)comm->calls);
-  return MK_OK;
 }
 
 static mk_status check_pair(mt_comm *comm, const char *call, const mk_tensor *send, const mk_tensor *recv,
@@ -66,14 +62,14 @@ static mk_status check_rows(mt_comm *comm, const char *side, const mk_tensor *t,
 mk_status mt_comm_all_reduce(mt_comm *comm, const mk_tensor *send, const mk_tensor *recv, mt_reduce op, mk_stream *s) {
   MK_TRY(comm->ctx, check_pair(comm, "all_reduce", send, recv, 1, 1));
   MK_TRY(comm->ctx, check_reduce(comm, "all_reduce", send->dtype, op));
-  MK_TRY(comm->ctx, count_call(comm, "all_reduce", mk_tensor_bytes(send)));
+  count_call(comm, mk_tensor_bytes(send));
   MK_TRY(comm->ctx, comm->ops->all_reduce(comm, send, recv, op, s));
   return MK_OK;
 }
 
 mk_status mt_comm_all_gather(mt_comm *comm, const mk_tensor *send, const mk_tensor *recv, mk_stream *s) {
   MK_TRY(comm->ctx, check_pair(comm, "all_gather", send, recv, 1, comm->size));
-  MK_TRY(comm->ctx, count_call(comm, "all_gather", mk_tensor_bytes(send)));
+  count_call(comm, mk_tensor_bytes(send));
   MK_TRY(comm->ctx, comm->ops->all_gather(comm, send, recv, s));
   return MK_OK;
 }
@@ -82,7 +78,7 @@ mk_status mt_comm_reduce_scatter(mt_comm *comm, const mk_tensor *send, const mk_
                                  mk_stream *s) {
   MK_TRY(comm->ctx, check_pair(comm, "reduce_scatter", send, recv, comm->size, 1));
   MK_TRY(comm->ctx, check_reduce(comm, "reduce_scatter", send->dtype, op));
-  MK_TRY(comm->ctx, count_call(comm, "reduce_scatter", mk_tensor_bytes(send)));
+  count_call(comm, mk_tensor_bytes(send));
   MK_TRY(comm->ctx, comm->ops->reduce_scatter(comm, send, recv, op, s));
   return MK_OK;
 }
@@ -92,7 +88,7 @@ mk_status mt_comm_all_to_all(mt_comm *comm, const mk_tensor *send, const mk_tens
   MK_CHECK(comm->ctx, mk_tensor_count(send) % comm->size == 0, MK_ERR_ARG,
            "all_to_all on %s: %lld elements do not divide by %d ranks", comm->purpose, (long long)mk_tensor_count(send),
            comm->size);
-  MK_TRY(comm->ctx, count_call(comm, "all_to_all", mk_tensor_bytes(send)));
+  count_call(comm, mk_tensor_bytes(send));
   MK_TRY(comm->ctx, comm->ops->all_to_all(comm, send, recv, s));
   return MK_OK;
 }
@@ -112,34 +108,34 @@ mk_status mt_comm_all_to_all_v(mt_comm *comm, const mk_tensor *send, const int64
            "all_to_all_v on %s: keeps %lld rows but takes %lld from itself", comm->purpose,
            (long long)send_rows[comm->rank], (long long)recv_rows[comm->rank]);
   size_t bytes = (size_t)(n_send * row_width(send)) * mk_dtype_bytes(send->dtype);
-  MK_TRY(comm->ctx, count_call(comm, "all_to_all_v", bytes));
+  count_call(comm, bytes);
   MK_TRY(comm->ctx, comm->ops->all_to_all_v(comm, send, send_rows, recv, recv_rows, s));
   return MK_OK;
 }
 
 mk_status mt_comm_broadcast(mt_comm *comm, const mk_tensor *buffer, int root, mk_stream *s) {
   MK_TRY(comm->ctx, check_buffer(comm, "broadcast", buffer, "root", root));
-  MK_TRY(comm->ctx, count_call(comm, "broadcast", comm->rank == root ? mk_tensor_bytes(buffer) : 0));
+  count_call(comm, comm->rank == root ? mk_tensor_bytes(buffer) : 0);
   MK_TRY(comm->ctx, comm->ops->broadcast(comm, buffer, root, s));
   return MK_OK;
 }
 
 mk_status mt_comm_send(mt_comm *comm, const mk_tensor *buffer, int peer, mk_stream *s) {
   MK_TRY(comm->ctx, check_buffer(comm, "send", buffer, "peer", peer));
-  MK_TRY(comm->ctx, count_call(comm, "send", mk_tensor_bytes(buffer)));
+  count_call(comm, mk_tensor_bytes(buffer));
   MK_TRY(comm->ctx, comm->ops->send(comm, buffer, peer, s));
   return MK_OK;
 }
 
 mk_status mt_comm_recv(mt_comm *comm, const mk_tensor *buffer, int peer, mk_stream *s) {
   MK_TRY(comm->ctx, check_buffer(comm, "recv", buffer, "peer", peer));
-  MK_TRY(comm->ctx, count_call(comm, "recv", 0));
+  count_call(comm, 0);
   MK_TRY(comm->ctx, comm->ops->recv(comm, buffer, peer, s));
   return MK_OK;
 }
 
 mk_status mt_comm_barrier(mt_comm *comm, mk_stream *s) {
-  MK_TRY(comm->ctx, count_call(comm, "barrier", 0));
+  count_call(comm, 0);
   MK_TRY(comm->ctx, comm->ops->barrier(comm, s));
   return MK_OK;
 }

@@ -3,10 +3,10 @@
  * Every call takes a stream and keeps its order (NCCL semantics): the host does not wait, buffers must stay valid
  * until the stream has passed; host row counts are copied at the call. One communicator per purpose, used from one
  * stream at a time; all ranks issue the calls of one communicator in the same order. Backends: `self` (one rank),
- * `mpi`, `nccl`, `sim`, and `trace`, which wraps any of them and writes the list (op, purpose, count, bytes). Counts
- * are elements, 64-bit; the MPI backend cuts messages above INT_MAX bytes into pieces. Zero counts are legal.
- * Reductions take f32, bf16 (summed in FP32), f64, i32, i64; on CPU ranks are added in rank order, so that reruns and
- * all_reduce against reduce_scatter + all_gather give the same bits. */
+ * `mpi`, `nccl`, `sim`, and two that wrap any of them: `trace` writes the list (op, purpose, count, bytes), `fault`
+ * refuses one call. Counts are elements, 64-bit; the MPI backend cuts messages above INT_MAX bytes into pieces. Zero
+ * counts are legal. Reductions take f32, bf16 (summed in FP32), f64, i32, i64; on CPU ranks are added in rank order, so
+ * that reruns and all_reduce against reduce_scatter + all_gather give the same bits. */
 #ifndef TRAINER_COMM_COMM_H
 #define TRAINER_COMM_COMM_H
 
@@ -62,8 +62,7 @@ struct mt_comm {
   mk_context *ctx;
   const char *purpose; /* "world", "dense", "expert", "ep", "pp", "pp_back"; a static string */
   int rank, size;
-  int64_t calls;         /* communication calls so far (fault injection counts these) */
-  int64_t fail_at;       /* this call (1-based) fails with MK_ERR_COMM; 0 = never */
+  int64_t calls;         /* communication calls so far */
   int64_t payload_bytes; /* bytes this rank handed over so far: of each call the bytes of `send` (the own part
                             included), of all_to_all_v the rows sent, of broadcast the buffer at the root only,
                             of recv and barrier none */
@@ -109,8 +108,8 @@ typedef struct mt_comm_mpi_config {
 } mt_comm_mpi_config;
 
 /* World communicators, purpose "world". mt_comm_mpi_create initialises MPI and finalises it when the world is
- * destroyed; it sets ctx->rank. nccl needs the MPI world for its bootstrap. sim: the world of the simulation that
- * `dev` belongs to. MK_ERR_UNSUPPORTED where this build has no such backend. */
+ * destroyed; it sets ctx->rank and ranks. nccl needs the MPI world for its bootstrap. sim: the world of the simulation
+ * that `dev` belongs to. MK_ERR_UNSUPPORTED where this build has no such backend. */
 mk_status mt_comm_self_create(mk_context *ctx, mt_comm **out);
 mk_status mt_comm_mpi_create(mk_context *ctx, const mt_comm_mpi_config *config, mt_comm **out);
 mk_status mt_comm_nccl_create(mk_context *ctx, mt_comm *bootstrap, mk_device *dev, mt_comm **out);
@@ -121,6 +120,10 @@ mk_status mt_comm_sim_create(mk_context *ctx, mk_device *dev, mt_comm **out);
  * and recv) and bytes is what the call adds to payload_bytes. Communicators split from a trace are traced into the same
  * file, which is complete when the last of them is destroyed. */
 mk_status mt_comm_trace_create(mk_context *ctx, mt_comm *inner, const char *path, mt_comm **out);
+
+/* Wraps `inner` (owned by the wrapper from then on): call `at` (1-based; exchanges, splits and window_create of the
+ * world and all that is split from it) fails with MK_ERR_COMM on this rank and reaches no peer. For tests. */
+mk_status mt_comm_fault_create(mk_context *ctx, mt_comm *inner, int64_t at, mt_comm **out);
 
 /* True when the process was started by an MPI launcher with more than one rank. */
 bool mt_comm_mpi_launched(void);

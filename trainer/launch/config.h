@@ -121,6 +121,7 @@ typedef struct mt_config {
   double time_limit_s; /* stop after the step that passes it; 0 = none; the schedule then follows time */
   double comm_timeout_s;
   char trace[MT_TEXT_BYTES]; /* comm trace file; empty = none */
+  char fault[MT_TEXT_BYTES]; /* fault injection (fault.h); empty = none */
 } mt_config;
 
 typedef enum mt_key_type { MT_KEY_INT, MT_KEY_FLOAT, MT_KEY_BOOL, MT_KEY_ENUM, MT_KEY_TEXT } mt_key_type;

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "trainer/launch/config.h"
+#include "trainer/launch/fault.h"
 
 static mk_status check_model(mk_context *ctx, const mt_config *c) {
   MK_CHECK(ctx, c->dense_layers <= c->layers, MK_ERR_CONFIG, "dense_layers: %lld is more than layers %lld",
@@ -140,6 +141,14 @@ static mk_status check_checkpoints(mk_context *ctx, const mt_config *c) {
   return MK_OK;
 }
 
+static mk_status check_fault(mk_context *ctx, const mt_config *c) {
+  mt_fault fault;
+  MK_TRY(ctx, mt_fault_parse(ctx, c->fault, &fault));
+  MK_CHECK(ctx, fault.rank < c->ranks, MK_ERR_CONFIG, "fault: rank %lld of '%s' is not one of %lld ranks", fault.rank,
+           c->fault, (long long)c->ranks);
+  return MK_OK;
+}
+
 /* Options that the key table knows but this version cannot run; the words stay so that messages can name them. */
 static mk_status check_built(mk_context *ctx, const mt_config *c) {
   MK_CHECK(ctx, c->pp == 1, MK_ERR_UNSUPPORTED, "pp: pipeline parallelism is not built yet; use 1");
@@ -174,5 +183,6 @@ mk_status mt_config_check(mk_context *ctx, const mt_config *cfg) {
   MK_TRY(ctx, check_data(ctx, cfg));
   MK_TRY(ctx, check_mxfp8(ctx, cfg));
   MK_TRY(ctx, check_checkpoints(ctx, cfg));
+  MK_TRY(ctx, check_fault(ctx, cfg));
   return check_built(ctx, cfg);
 }

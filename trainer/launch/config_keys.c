@@ -154,6 +154,8 @@ static const mt_key KEYS[] = {
     NUM(MACHINE, time_limit_s, 0, 1e9, "stop after the step that passes this time, s; 0 = none"),
     NUM(MACHINE, comm_timeout_s, 0, 1e9, "communication without progress is an error after this time, s; 0 = never"),
     TEXT(MACHINE, trace, "file for the list of rank 0's communication calls"),
+    TEXT(MACHINE, fault,
+         "make the run fail: heap:N or comm:N = its N-th host allocation or communication call, @R = on rank R"),
 };
 
 const mt_key *mt_config_keys(size_t *count) {

@@ -10,6 +10,7 @@
 #include "kernels/base/out.h"
 #include "kernels/base/process.h"
 #include "trainer/launch/config.h"
+#include "trainer/launch/fault.h"
 #include "trainer/launch/peaks.h"
 #include "trainer/step/loop.h"
 
@@ -171,25 +172,36 @@ static void report(const mk_context *ctx) {
   mk_log_error(ctx, getenv("MOEMARK_FRAMES") != NULL);
 }
 
+/* Puts a wrapper round the world where the configuration asks for one. On a fault *world is as it was. */
+static mk_status wrap_world(mk_context *ctx, const mt_config *cfg, const mt_fault *fault, mt_comm **world) {
+  if (mt_fault_hits(fault, MT_FAULT_COMM, ctx->rank)) {
+    MK_TRY(ctx, mt_comm_fault_create(ctx, *world, fault->at, world));
+  }
+  if (cfg->trace[0] != '\0' && ctx->rank == 0) { /* one file has one writer */
+    MK_TRY(ctx, mt_comm_trace_create(ctx, *world, cfg->trace, world));
+  }
+  return MK_OK;
+}
+
 static mk_status train(mk_context *ctx, const mt_config *cfg, const char *folder) {
   mk_status st = MK_OK;
   mt_comm *world = NULL;
-  mt_comm *traced = NULL;
+  mt_fault fault;
   mt_comm_mpi_config mpi = {.threaded = strcmp(cfg->device, "cpu_async") == 0, .timeout_s = cfg->comm_timeout_s};
   /* MPI would start a helper of its own for a lone process, and ends the program where it finds none */
   MK_CHECK(ctx, mt_comm_mpi_launched() || cfg->ranks == 1, MK_ERR_CONFIG,
            "ranks: %lld, but this process was started alone; start mpirun -np %lld moemark-trainer ...",
            (long long)cfg->ranks, (long long)cfg->ranks);
+  MK_TRY(ctx, mt_fault_parse(ctx, cfg->fault, &fault));
+  ctx->ranks = (int)cfg->ranks; /* from here on a fault may be one rank's own */
   block_signals();
+  if (mt_fault_hits(&fault, MT_FAULT_HEAP, ctx->rank)) ctx->heap_fail_at = ctx->heap_calls + fault.at;
   if (mt_comm_mpi_launched()) {
     MK_TRY(ctx, mt_comm_mpi_create(ctx, &mpi, &world));
   } else {
     MK_TRY(ctx, mt_comm_self_create(ctx, &world));
   }
-  if (cfg->trace[0] != '\0' && world->rank == 0) { /* one file has one writer */
-    MK_TRY_GOTO(ctx, mt_comm_trace_create(ctx, world, cfg->trace, &traced), out);
-    world = traced;
-  }
+  MK_TRY_GOTO(ctx, wrap_world(ctx, cfg, &fault, &world), out);
   st = mt_loop_run(ctx, cfg, world, folder);
 out:
   if (st != MK_OK && world->size > 1) {
