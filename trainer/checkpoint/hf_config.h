@@ -19,6 +19,10 @@ mk_status mt_hf_config_read(mk_context *ctx, const char *path, mt_config *cfg);
 /* The same from a parsed object; `path` is for messages. */
 mk_status mt_hf_config_parse(mk_context *ctx, const char *path, const struct cJSON *root, mt_config *cfg);
 
+/* Does the config.json in `folder`, where there is one, describe the function that `cfg` computes? Keys that no
+ * tensor's shape shows (norm_topk, rope_theta, ...) must be equal; MK_ERR_MISMATCH names the first that is not. */
+mk_status mt_hf_config_agrees(mk_context *ctx, const char *folder, const mt_config *cfg);
+
 /* Writes a config.json with which transformers loads the exported weights. Only for models whose
  * mt_weights_layout_for is hf. */
 mk_status mt_hf_config_write(mk_context *ctx, const char *path, const mt_config *cfg);

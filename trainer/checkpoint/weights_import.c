@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/base/heap.h"
+#include "trainer/checkpoint/hf_config.h"
 #include "trainer/checkpoint/safetensors_set.h"
 #include "trainer/checkpoint/weights.h"
 
@@ -152,7 +153,8 @@ import im = {.ctx = ctx, .args = args, .set = {.ctx = ctx } };
   MK_CHECK(ctx, args->dtype == MK_F32 || args->dtype == MK_F64, MK_ERR_ARG, "weights are handed on as f32 or f64");
   MK_TRY(ctx, mt_st_set_open(ctx, args->path, &im.set));
   im.layout = detect_layout(&im);
-  mk_status st = run(&im);
+  mk_status st = im.layout != MT_WEIGHTS_OLMO_CORE ? mt_hf_config_agrees(ctx, args->path, args->cfg) : MK_OK;
+  if (st == MK_OK) st = run(&im);
   mk_heap_free(ctx, im.used);
   mk_heap_free(ctx, im.part_values);
   mk_heap_free(ctx, im.slab_values);

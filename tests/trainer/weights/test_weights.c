@@ -361,6 +361,33 @@ START_TEST(refusals) {
 }
 END_TEST
 
+/* What no shape shows must agree with the folder's config.json: normalised expert weights, RoPE's base, epsilon. A file
+ * that is named says nothing about it. */
+START_TEST(r11_a_model_folder_must_agree) {
+  mk_context ctx = {0};
+  test_folder folder = test_folder_make();
+  char path[TEST_PATH_BYTES], file[TEST_PATH_BYTES + 24];
+  checker check = {.dtype = MK_F32};
+  map_case c = case_of(_i == 0 ? 0 : 2), other = c;
+  const char *norm = c.cfg.norm_topk ? "has norm_topk true, this run false" : "has norm_topk false, this run true";
+  test_must(&ctx, export_case(&ctx, &c, test_path(&folder, "model", path)), "export");
+  snprintf(file, sizeof file, "%s/model.safetensors", path);
+  other.cfg.norm_topk = !c.cfg.norm_topk;
+  TEST_ERROR(&ctx, import_case(&ctx, &other, path, 1, 0, &check), MK_ERR_MISMATCH, "config.json", norm,
+             "set norm_topk=");
+  ck_assert_int_eq(check.seen, 0);
+  test_must(&ctx, import_case(&ctx, &other, file, 1, 0, &check), "the file by its name");
+  other = c, other.cfg.rope_theta = 1234.5;
+  TEST_ERROR(&ctx, import_case(&ctx, &other, path, 1, 0, &check), MK_ERR_MISMATCH,
+             "rope_theta 500000, this run 1234.5");
+  other = c, other.cfg.norm_eps = 1e-3;
+  TEST_ERROR(&ctx, import_case(&ctx, &other, path, 1, 0, &check), MK_ERR_MISMATCH, "norm_eps");
+  test_must(&ctx, import_case(&ctx, &c, path, 1, 0, &check), "the model itself");
+  ck_assert_int_eq(ctx.heap_live, 0);
+  test_folder_remove(&folder);
+}
+END_TEST
+
 static mk_status get_nan(void *user, const mt_param *p, int64_t first, int64_t count, float *values) {
   get_value(NULL, p, first, count, values);
   if (strcmp(p->name, "layers.1.expert_up_gate") == 0 && first == 2 * count) values[7] = *(const float *)user;
@@ -501,6 +528,7 @@ int main(void) {
   tcase_add_loop_test(tcase, golden, 0, (int)(sizeof GOLDEN / sizeof GOLDEN[0]));
   tcase_add_test(tcase, golden_transposed);
   tcase_add_test(tcase, refusals);
+  tcase_add_loop_test(tcase, r11_a_model_folder_must_agree, 0, 2);
   tcase_add_loop_test(tcase, not_finite, 0, 2);
   tcase_add_test(tcase, shards);
   tcase_add_test(tcase, full_disk);
