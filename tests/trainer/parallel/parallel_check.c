@@ -183,13 +183,7 @@ static double *train_and_read(mk_context *ctx, const mt_config *c, mt_comm *worl
   mt_trainer *t = NULL;
   tiny_ok(ctx, mt_trainer_create(ctx, c, world, &t), name);
   tiny_train(ctx, t, STEPS, false);
-  const mt_params *params = &t->model->params;
-  *count = params->flat_count[0] + params->flat_count[1];
-  double *values = calloc((size_t)*count, sizeof *values), *at = values;
-  for (int i = 0; i < params->count; i++) {
-    tiny_ok(ctx, mt_trainer_read(t, params->item[i].name, MT_VALUE_WEIGHT, at), name);
-    at += params->item[i].count;
-  }
+  double *values = tiny_values(ctx, t, MT_VALUE_WEIGHT, count);
   mt_trainer_destroy(t);
   return values;
 }

@@ -9,36 +9,7 @@
 #include "tests/trainer/support/tiny.h"
 #include "trainer/step/evaluate.h"
 
-typedef struct fixture {
-  mk_context ctx;
-  mt_comm *world;
-  mt_trainer *t;
-} fixture;
-
-static void open_trainer(fixture *f, const mt_config *c) {
-  *f = (fixture){0};
-  tiny_ok(&f->ctx, mt_comm_self_create(&f->ctx, &f->world), "self");
-  tiny_ok(&f->ctx, mt_trainer_create(&f->ctx, c, f->world, &f->t), "create");
-}
-
-static void close_trainer(fixture *f) {
-  mt_trainer_destroy(f->t);
-  mt_comm_destroy(f->world);
-  ck_assert_int_eq(f->ctx.heap_live, 0);
-}
-
-static double *all_weights(fixture *f, int64_t *count) {
-  const mt_params *params = &f->t->model->params;
-  *count = params->flat_count[0] + params->flat_count[1];
-  double *values = calloc((size_t)*count, sizeof *values), *at = values;
-  for (int i = 0; i < params->count; i++) {
-    tiny_ok(&f->ctx, mt_trainer_read(f->t, params->item[i].name, MT_VALUE_WEIGHT, at), "read");
-    at += params->item[i].count;
-  }
-  return values;
-}
-
-static void evaluate_once(fixture *f) {
+static void evaluate_once(tiny_rank *f) {
   mt_data *data = NULL;
   double loss = NAN;
   size_t bytes = (size_t)f->t->cfg.rank_tokens * sizeof(int32_t);
@@ -57,14 +28,15 @@ START_TEST(evaluation_leaves_no_trace) {
   int64_t count = 0;
   mt_config c = tiny_config();
   c.eval_tokens = 7 * c.seq_len;
-  fixture plain, with;
-  open_trainer(&plain, &c);
+  tiny_rank plain, with;
+  tiny_open(&plain, &c);
   tiny_train(&plain.ctx, plain.t, 4, false);
-  open_trainer(&with, &c);
+  tiny_open(&with, &c);
   tiny_train(&with.ctx, with.t, 2, false);
   evaluate_once(&with);
   tiny_train(&with.ctx, with.t, 2, false);
-  double *expected = all_weights(&plain, &count), *got = all_weights(&with, &count);
+  double *expected = tiny_values(&plain.ctx, plain.t, MT_VALUE_WEIGHT, &count),
+         *got = tiny_values(&with.ctx, with.t, MT_VALUE_WEIGHT, &count);
   ck_assert(memcmp(expected, got, (size_t)count * sizeof *got) == 0);
   mk_step_log a, b;
   tiny_ok(&plain.ctx, mt_trainer_log_read(plain.t, &a), "log");
@@ -73,12 +45,12 @@ START_TEST(evaluation_leaves_no_trace) {
   ck_assert_double_eq(a.imbalance, b.imbalance);
   free(got);
   free(expected);
-  close_trainer(&with);
-  close_trainer(&plain);
+  tiny_close(&with);
+  tiny_close(&plain);
 }
 END_TEST
 
-static void poison(fixture *f, const char *name) {
+static void poison(tiny_rank *f, const char *name) {
   mt_param *p = mt_params_by_name(&f->t->model->params, name);
   double *values = malloc((size_t)p->count * sizeof *values);
   tiny_ok(&f->ctx, mt_trainer_read(f->t, name, MT_VALUE_WEIGHT, values), "read");
@@ -93,28 +65,28 @@ static void poison(fixture *f, const char *name) {
 START_TEST(non_finite_step_changes_nothing) {
   static const char *const names[] = {"embed.table", "layers.1.expert_down", "layers.2.router", "head.out"};
   mt_config c = tiny_config();
-  fixture f;
+  tiny_rank f;
   int64_t count = 0;
-  open_trainer(&f, &c);
+  tiny_open(&f, &c);
   poison(&f, names[_i]);
-  double *before = all_weights(&f, &count);
+  double *before = tiny_values(&f.ctx, f.t, MT_VALUE_WEIGHT, &count);
   tiny_train(&f.ctx, f.t, 1, false);
   mk_step_log log;
   tiny_ok(&f.ctx, mt_trainer_log_read(f.t, &log), "log");
   ck_assert_msg(log.nonfinite == 1 && log.skipped == 1, "%s: nonfinite %d skipped %d", names[_i], log.nonfinite,
                 log.skipped);
-  double *after = all_weights(&f, &count);
+  double *after = tiny_values(&f.ctx, f.t, MT_VALUE_WEIGHT, &count);
   ck_assert(memcmp(before, after, (size_t)count * sizeof *after) == 0);
   free(after);
   free(before);
-  close_trainer(&f);
+  tiny_close(&f);
 }
 END_TEST
 
 START_TEST(steps_allocate_nothing_and_wait_for_nothing) {
   mt_config c = tiny_config();
-  fixture f;
-  open_trainer(&f, &c);
+  tiny_rank f;
+  tiny_open(&f, &c);
   tiny_train(&f.ctx, f.t, 2, false);
   int64_t device = f.t->dev->alloc_calls, waits = f.t->dev->host_waits;
   mt_data *data = NULL;
@@ -131,7 +103,7 @@ START_TEST(steps_allocate_nothing_and_wait_for_nothing) {
   ck_assert_int_eq(f.t->dev->alloc_calls, device);
   ck_assert_int_eq(f.t->dev->host_waits, waits);
   mt_data_destroy(data);
-  close_trainer(&f);
+  tiny_close(&f);
 }
 END_TEST
 
@@ -139,13 +111,13 @@ END_TEST
 START_TEST(memory_is_what_was_planned) {
   mt_config c = tiny_config();
   size_t planned[MK_MEM_COUNT];
-  fixture f;
-  open_trainer(&f, &c);
+  tiny_rank f;
+  tiny_open(&f, &c);
   tiny_ok(&f.ctx, mt_plan_memory(&f.ctx, &c, planned), "plan");
   tiny_train(&f.ctx, f.t, 2, false);
   for (int i = 0; i < MK_MEM_COUNT; i++)
     ck_assert_uint_eq(planned[i], f.t->dev->peak_bytes[i]);
-  close_trainer(&f);
+  tiny_close(&f);
 }
 END_TEST
 

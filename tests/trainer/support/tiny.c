@@ -44,6 +44,31 @@ void tiny_train(mk_context *ctx, mt_trainer *t, int64_t steps, bool only_reduce)
   free(tokens);
 }
 
+void tiny_open(tiny_rank *r, const mt_config *c) {
+  *r = (tiny_rank){0};
+  tiny_ok(&r->ctx, mt_comm_self_create(&r->ctx, &r->world), "self");
+  tiny_ok(&r->ctx, mt_trainer_create(&r->ctx, c, r->world, &r->t), "create");
+}
+
+void tiny_close(tiny_rank *r) {
+  mt_trainer_destroy(r->t);
+  mt_comm_destroy(r->world);
+  if (r->ctx.heap_live == 0) return;
+  fprintf(stderr, "%lld blocks of the heap are left\n", r->ctx.heap_live);
+  exit(1);
+}
+
+double *tiny_values(mk_context *ctx, mt_trainer *t, mt_value which, int64_t *count) {
+  const mt_params *params = &t->model->params;
+  *count = params->flat_count[0] + params->flat_count[1];
+  double *values = calloc((size_t)*count, sizeof *values), *at = values;
+  for (int i = 0; i < params->count; i++) {
+    tiny_ok(ctx, mt_trainer_read(t, params->item[i].name, which, at), params->item[i].name);
+    at += params->item[i].count;
+  }
+  return values;
+}
+
 double tiny_norm_error(const double *a, const double *b, int64_t count) {
   double difference = 0, size = 0;
   for (int64_t i = 0; i < count; i++) {

@@ -14,6 +14,19 @@ void tiny_ok(mk_context *ctx, mk_status st, const char *what);
 /* Runs `steps` optimizer steps on the config's data; stops before the update of the last one when only_reduce. */
 void tiny_train(mk_context *ctx, mt_trainer *t, int64_t steps, bool only_reduce);
 
+/* A trainer of one rank by itself. */
+typedef struct tiny_rank {
+  mk_context ctx;
+  mt_comm *world;
+  mt_trainer *t;
+} tiny_rank;
+void tiny_open(tiny_rank *r, const mt_config *c);
+/* Ends the process with status 1 where a block of our heap is left. */
+void tiny_close(tiny_rank *r);
+
+/* Compute copies (or gradients) of all local parameters, one after the other; the caller frees them. */
+double *tiny_values(mk_context *ctx, mt_trainer *t, mt_value which, int64_t *count);
+
 /* ||a - b|| / ||b||; 0 when both are zero. */
 double tiny_norm_error(const double *a, const double *b, int64_t count);
 
