@@ -101,6 +101,7 @@ static const layout LAYOUTS[] = {
     {MT_SHARD_DIST_OPT, 0, MT_GRAD_ALL_REDUCE, MT_EP_ROWWISE},
     {MT_SHARD_DDP, 2, MT_GRAD_ALL_REDUCE, MT_EP_ROWWISE},
     {MT_SHARD_DIST_OPT, 2, MT_GRAD_ALL_REDUCE, MT_EP_BLOCK},
+    {MT_SHARD_DIST_OPT, 0, MT_GRAD_ALL_REDUCE, MT_EP_DEEPEP_V2},
 };
 enum { N_LAYOUTS = sizeof LAYOUTS / sizeof LAYOUTS[0] };
 
@@ -174,7 +175,7 @@ static void layouts(checker *c) {
  * for the others. */
 static void make_hot(mk_context *ctx, mt_trainer *t) {
   for (int64_t l = t->cfg.dense_layers; l < t->cfg.layers; l++) {
-    const mt_param *p = mt_params_find(&t->model->params, t->model->layer[l].unit, MT_PARAM_ROUTER);
+    const mt_param *p = mt_params_find(&t->model->params, t->model->set[0].layer[l].unit, MT_PARAM_ROUTER);
     double *values = calloc((size_t)p->count, sizeof *values);
     for (int64_t e = 0; e < 2 * t->cfg.top_k; e++) {
       for (int64_t d = 0; d < t->cfg.d_model; d++) {
@@ -218,7 +219,7 @@ static void check_hot_step(checker *c, const mt_trainer *t, const mk_step_log *o
 static void check_rows(checker *c, const mt_trainer *t) {
   int64_t all = t->cfg.rank_tokens * t->cfg.top_k * t->mesh->plan.ep;
   for (int64_t l = t->cfg.dense_layers; l < t->cfg.layers; l++) {
-    const mt_ep_layer *ep = &t->model->layer[l].mlp.ep;
+    const mt_ep_layer *ep = &t->model->set[0].layer[l].mlp.ep;
     int64_t sums[2] = {ep->n_recv, 0};
     if (t->cfg.ep_transport != MT_EP_BLOCK) return; /* the others keep no count on the host */
     expect_near(c, "rows received", t->mesh->plan.ep_rank == 0 ? (double)all : 0, (double)ep->n_recv, 0);
@@ -231,7 +232,7 @@ static void check_rows(checker *c, const mt_trainer *t) {
  * all ranks issue the same calls in the same order, and memory stays what was planned. */
 static void hot_experts(checker *c) {
   enum { STEPS = 3 };
-  for (int transport = MT_EP_BLOCK; transport <= MT_EP_ROWWISE; transport++) {
+  for (int transport = MT_EP_BLOCK; transport <= MT_EP_DEEPEP_V2; transport++) {
     const layout l = {MT_SHARD_DIST_OPT, 0, MT_GRAD_ALL_REDUCE, (mt_ep_transport)transport};
     mk_step_log one[STEPS], log;
     char path[] = "/tmp/moemark-calls-XXXXXX";

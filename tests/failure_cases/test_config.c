@@ -20,7 +20,7 @@ static void run_or_refuse(const mt_key *key, const char *word) {
     return;
   }
   char name[64];
-  snprintf(name, sizeof name, "%.*s", (int)strcspn(ctx.error.message, ": "), ctx.error.message);
+  snprintf(name, sizeof name, "%.*s", (int)strcspn(ctx.error.message, ":, "), ctx.error.message);
   ck_assert_msg(word != NULL, "the default of %s is refused: %s", key->name, ctx.error.message);
   ck_assert_msg(st == MK_ERR_CONFIG || st == MK_ERR_UNSUPPORTED, "%s: %s: status %s", key->name, word,
                 mk_status_name(st));
