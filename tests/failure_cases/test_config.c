@@ -55,6 +55,7 @@ START_TEST(o13_whole_numbers_are_checked_for_type_and_range) {
     for (size_t b = 0; keys[i].type == MT_KEY_INT && b < sizeof bad / sizeof bad[0]; b++) {
       mk_context ctx = {0};
       mt_config c = tiny_config(), before = c;
+      if (strcmp(bad[b], "-1") == 0 && keys[i].min <= -1) continue; /* documented in its help */
       ck_assert_msg(mt_config_set(&ctx, &c, keys[i].name, bad[b]) == MK_ERR_CONFIG, "%s takes '%s'", keys[i].name,
                     bad[b]);
       ck_assert_msg(strncmp(ctx.error.message, keys[i].name, strlen(keys[i].name)) == 0, "'%s' does not name %s",
