@@ -69,6 +69,7 @@ mpirun_pid() { process_of "MOEMARK_CASE=$MOEMARK_CASE" orterun; }
 
 # Signals to one rank, to mpirun, to what the case started itself.
 kill_rank() { kill "$2" "$(rank_pid "$1")"; }
+kill_all_of_run() { kill -TERM "$(rank_pid 0)" "$(rank_pid 1)" "$(mpirun_pid)"; }
 kill_mpirun() { kill "$1" "$(mpirun_pid)"; }
 kill_started() {
   local signal

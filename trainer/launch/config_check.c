@@ -135,6 +135,9 @@ static mk_status check_checkpoints(mk_context *ctx, const mt_config *c) {
   bool automatic = strcmp(c->resume, "auto") == 0;
   MK_CHECK(ctx, c->checkpoint_every == 0 || c->checkpoint_dir[0] != '\0', MK_ERR_CONFIG,
            "checkpoint_dir: must name a folder where checkpoint_every is %lld", (long long)c->checkpoint_every);
+  MK_CHECK(ctx, strcmp(c->device, "sim") != 0 || (c->checkpoint_dir[0] == '\0' && strcmp(c->resume, "none") == 0),
+           MK_ERR_UNSUPPORTED,
+           "checkpoint_dir: in simulated time there are no values to keep; leave checkpoint_dir and resume");
   MK_CHECK(ctx, c->resume[0] != '\0', MK_ERR_CONFIG, "resume: is empty; none, auto, or the folder of a checkpoint");
   MK_CHECK(ctx, !automatic || c->checkpoint_dir[0] != '\0', MK_ERR_CONFIG,
            "checkpoint_dir: must name the folder that resume auto looks in");

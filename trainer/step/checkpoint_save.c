@@ -153,6 +153,7 @@ out:
 static mk_status gather_files(save *s, const mt_checkpoint_file *own, mt_checkpoint_meta *meta) {
   const mt_comm *world = s->t->mesh->world;
   char text[MK_MESSAGE_BYTES] = "";
+  _Static_assert(sizeof *own <= sizeof text, "a file's description travels as one notice");
   MK_TRY(s->ctx, mk_heap_array(s->ctx, (size_t)world->size, sizeof *meta->file, &meta->file));
   meta->files = world->size;
   for (int r = 0; r < world->size; r++) {

@@ -51,7 +51,7 @@ static mt_config config_of(check *k, const char *layout) {
     exit(2);
   }
   c.ranks = ranks, c.ep = ep, c.lr = 1e-3, c.bucket_mib = 0.02, c.steps = 1000, c.vocab = 200; /* a table of 4,800 */
-  c.global_tokens = c.rank_tokens * 4; /* on 1, 2 and 4 ranks the same step */
+  c.global_tokens = c.rank_tokens * 8; /* on 1, 2, 4 and 8 ranks the same step */
   c.routing = MK_ROUTING_LEARNED, c.skip_step = true;
   tiny_ok(&k->ctx, mt_config_set(&k->ctx, &c, "shard", shard), "shard");
   tiny_ok(&k->ctx, mt_config_set(&k->ctx, &c, "precision", precision), "precision");

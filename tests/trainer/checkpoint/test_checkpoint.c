@@ -77,7 +77,7 @@ static uint32_t next_random(uint32_t *state) {
 }
 
 /* Flips one bit, cuts the end off, or appends, in one of the two files. */
-START_TEST(every_alteration_is_refused) {
+START_TEST(every_alteration_is_refused) { /* C-03, C-04 */
   fixture f;
   uint32_t random = 7;
   setup(&f);
@@ -195,6 +195,20 @@ START_TEST(shards_must_cover_the_model) {
   other = f.cfg;
   other.layers -= 1;
   TEST_ERROR(&f.ctx, mt_shards_open(&f.ctx, f.path, &meta, &other, &shards), MK_ERR_FORMAT, "tensors, the model has");
+  /* C-02: without the second moment of one parameter */
+  char path[MT_CHECKPOINT_PATH_BYTES + 64], *text = NULL;
+  size_t bytes = 0;
+  snprintf(path, sizeof path, "%s/shard-00000.safetensors", f.path);
+  test_must(&f.ctx, mk_file_read(&f.ctx, path, &text, &bytes), "read");
+  char *place = memmem(text, bytes, "layers.1.router.v", 17);
+  ck_assert_ptr_nonnull(place);
+  place[16] = 'x';
+  test_file_write(path, text, bytes);
+  TEST_ERROR(&f.ctx, mt_shards_open(&f.ctx, f.path, &meta, &f.cfg, &shards), MK_ERR_FORMAT, "layers.1.router.v",
+             "0 elements in 0 files");
+  place[16] = 'v';
+  test_file_write(path, text, bytes);
+  mk_heap_free(&f.ctx, text);
   mt_checkpoint_file twice[2] = {meta.file[0], meta.file[0]};
   mt_checkpoint_meta doubled = meta;
   doubled.files = 2, doubled.file = twice;
