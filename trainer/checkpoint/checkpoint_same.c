@@ -8,6 +8,7 @@ static const struct {
   const char *key, *why;
 } MAY_CHANGE[] = {
     {"model", "a name; what it stands for is compared key by key"},
+    {"preset", "a name; the keys that it sets are compared"},
     {"ranks", "layout: values are addressed by parameter and global index"},
     {"ep", "layout"},
     {"pp", "layout"},
@@ -25,6 +26,8 @@ static const struct {
     {"rank_tokens", "layout: how a step is cut into microbatches"},
     {"head_chunk", "layout"},
     {"recompute", "memory against time, the same numbers"},
+    {"recompute_rule", "memory against time, the same numbers"},
+    {"host_counts", "when the host waits"},
     {"kernel", "which code multiplies the same values"},
     {"global_tokens", "the position in the data is kept in windows"},
     {"warmup_steps", "which steps are measured"},

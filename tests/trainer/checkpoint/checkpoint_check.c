@@ -1,5 +1,5 @@
 /* Checkpoints over ranks and layouts. Started under mpirun: checkpoint_check <row>...
- *   resume=shard:ep:ranks:precision[:device[:key=value]]   2n steps in a row equal n, a checkpoint, a new trainer and n more, bit
+ *   resume=shard:ep:ranks:precision[:device[:key=value,...]]   2n steps in a row equal n, a checkpoint, a new trainer and n more, bit
  * for bit: main parameters, both moments, compute copies, counters, losses (C-02, C-06) reshape=A>B   A, B =
  * shard:ep:ranks; saved by layout A, loaded by B and saved again, loaded by A: its state is the old one bit for bit,
  * and the next loss of B is that of A to 1e-5 (C-01, C-09, C-17) bad=shard:ep:ranks   a shard cut short, altered or
@@ -41,22 +41,30 @@ static void fail(check *k, const char *what, int64_t index, double expected, dou
   k->failures += 1;
 }
 
+static void set_keys(check *k, mt_config *c, char *pairs) {
+  char *rest = NULL;
+  for (char *pair = strtok_r(pairs, ",", &rest); pair != NULL; pair = strtok_r(NULL, ",", &rest)) {
+    char *value = strchr(pair, '=');
+    *value = '\0';
+    tiny_ok(&k->ctx, mt_config_set(&k->ctx, c, pair, value + 1), pair);
+  }
+}
+
 static mt_config config_of(check *k, const char *layout) {
-  char shard[16] = "", precision[8] = "fp32", device[16] = "cpu", key[32] = "seed", value[32] = "1234";
+  char shard[16] = "", precision[8] = "fp32", device[16] = "cpu", pairs[128] = "";
   int ep = 1, ranks = 1;
   mt_config c = tiny_config();
-  if (sscanf(layout, "%15[^:]:%d:%d:%7[^:]:%15[^:]:%31[^=]=%31s", shard, &ep, &ranks, precision, device, key, value) <
-      3) {
-    fprintf(stderr, "'%s' is not shard:ep:ranks[:precision[:device[:key=value]]]\n", layout);
+  if (sscanf(layout, "%15[^:]:%d:%d:%7[^:]:%15[^:]:%127s", shard, &ep, &ranks, precision, device, pairs) < 3) {
+    fprintf(stderr, "'%s' is not shard:ep:ranks[:precision[:device[:key=value,...]]]\n", layout);
     exit(2);
   }
-  c.ranks = ranks, c.ep = ep, c.lr = 1e-3, c.bucket_mib = 0.02, c.steps = 1000, c.vocab = 200; /* a table of 4,800 */
+  c.layers = 4, c.vocab = 200; /* a table of 4,800 elements: larger than what is not divided */
+  c.ranks = ranks, c.ep = ep, c.lr = 1e-3, c.bucket_mib = 0.02, c.steps = 1000, c.skip_step = true;
   c.global_tokens = c.rank_tokens * 8; /* on 1, 2, 4 and 8 ranks the same step */
-  c.routing = MK_ROUTING_LEARNED, c.skip_step = true;
   tiny_ok(&k->ctx, mt_config_set(&k->ctx, &c, "shard", shard), "shard");
   tiny_ok(&k->ctx, mt_config_set(&k->ctx, &c, "precision", precision), "precision");
   tiny_ok(&k->ctx, mt_config_set(&k->ctx, &c, "device", device), "device");
-  tiny_ok(&k->ctx, mt_config_set(&k->ctx, &c, key, value), key);
+  set_keys(k, &c, pairs);
   snprintf(c.checkpoint_dir, sizeof c.checkpoint_dir, "%s", k->dir);
   return c;
 }
