@@ -166,8 +166,6 @@ static mk_status check_built(mk_context *ctx, const mt_config *c) {
   MK_CHECK(ctx, c->shard != MT_SHARD_FSDP || c->pp == 1, MK_ERR_UNSUPPORTED,
            "shard: fsdp gathers units in the order of one forward and one backward pass; with pp %lld use dist_opt",
            (long long)c->pp);
-  MK_CHECK(ctx, c->shard != MT_SHARD_FSDP || c->precision != MT_MXFP8, MK_ERR_UNSUPPORTED,
-           "shard: fsdp holds no whole weights between uses, mxfp8 quantises whole ones once a step; use dist_opt");
   MK_CHECK(ctx, c->ranks == 1 || strcmp(c->device, "cuda") != 0, MK_ERR_UNSUPPORTED,
            "device: cuda runs one rank only; ranks is %lld (NCCL is built, the trainer does not use it yet)",
            (long long)c->ranks);

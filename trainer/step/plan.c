@@ -30,7 +30,7 @@ static mk_status check_budget(const mt_memory_plan *plan, mk_context *ctx, size_
   return MK_FAIL(
       ctx, MK_ERR_MEMORY,
       "out of memory: the run needs %.4g MiB a rank (%s), the budget memory_budget_mib is %.4g MiB; use more "
-      "ranks with ep or dist_opt, a smaller rank_tokens or model, or a larger budget",
+      "ranks with ep, dist_opt or fsdp, a smaller rank_tokens or model, or a larger budget",
       (double)total / 0x1p20, parts, (double)budget / 0x1p20);
 }
 

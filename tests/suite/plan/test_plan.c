@@ -343,6 +343,26 @@ START_TEST(test_failing_allocations) {
 }
 END_TEST
 
+/* What a step of FSDP moves by the work formulas: twice the weights and once the gradients a microbatch, so that more
+ * microbatches or more experts cost it rate, and keeping weights to the backward pass gives some back. */
+START_TEST(test_fsdp_prediction) {
+  ms_machine_rates rates = {.gemm_fp32_flops = 300e9, .gemm_bf16_flops = 300e9, .bandwidth_bytes_per_s = 15e9};
+  mt_config c = mt_config_default();
+  c.ranks = 8, c.rank_tokens = 256, c.seq_len = 256, c.global_tokens = 8 * 256 * 4, c.shard = MT_SHARD_DIST_OPT;
+  double dist_opt = ms_predict_tok_s(&c, &rates);
+  c.shard = MT_SHARD_FSDP;
+  double fsdp = ms_predict_tok_s(&c, &rates);
+  c.fsdp_reshard = MT_KEEP_TO_BACKWARD;
+  double kept = ms_predict_tok_s(&c, &rates);
+  c.fsdp_reduce = MT_FSDP_REDUCE_LAST;
+  double last = ms_predict_tok_s(&c, &rates);
+  ck_assert_msg(fsdp < kept && kept < last && last < dist_opt, "fsdp %g, kept %g, last %g, dist_opt %g token/s", fsdp,
+                kept, last, dist_opt);
+  c.fsdp_shard_ranks = 4; /* half the ranks share a copy: shorter ways for weights, one more sum a step */
+  ck_assert_msg(ms_predict_tok_s(&c, &rates) > last, "hybrid %g, full %g token/s", ms_predict_tok_s(&c, &rates), last);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("plan");
   TCase *tcase = tcase_create("plan");
@@ -357,6 +377,7 @@ int main(void) {
   tcase_add_test(tcase, test_find);
   tcase_add_test(tcase, test_conditions);
   tcase_add_test(tcase, test_prediction);
+  tcase_add_test(tcase, test_fsdp_prediction);
   tcase_add_test(tcase, test_expert_scaling);
   tcase_add_test(tcase, test_peer_arguments);
   tcase_add_test(tcase, test_failing_allocations);

@@ -83,8 +83,12 @@ START_TEST(non_finite_step_changes_nothing) {
 }
 END_TEST
 
+static const mt_shard SHARDS[] = {MT_SHARD_NONE, MT_SHARD_FSDP};
+enum { N_SHARDS = sizeof SHARDS / sizeof SHARDS[0] };
+
 START_TEST(steps_allocate_nothing_and_wait_for_nothing) {
   mt_config c = tiny_config();
+  c.shard = SHARDS[_i];
   tiny_rank f;
   tiny_open(&f, &c);
   tiny_train(&f.ctx, f.t, 2, false);
@@ -110,6 +114,7 @@ END_TEST
 /* Planned bytes are allocated bytes, by category, and the pure plan says the same. */
 START_TEST(memory_is_what_was_planned) {
   mt_config c = tiny_config();
+  c.shard = SHARDS[_i];
   size_t planned[MK_MEM_COUNT];
   tiny_rank f;
   tiny_open(&f, &c);
@@ -139,6 +144,7 @@ END_TEST
 /* The n-th host allocation fails, for every n: a status, no leak, no crash. */
 START_TEST(every_allocation_may_fail) {
   mt_config c = tiny_config();
+  c.shard = SHARDS[_i];
   for (long long n = 1;; n++) {
     mk_context ctx = {.heap_fail_at = n};
     mt_comm *world = NULL;
@@ -162,10 +168,10 @@ static Suite *suite(void) {
   tcase_set_timeout(tc, 120);
   tcase_add_test(tc, evaluation_leaves_no_trace);
   tcase_add_loop_test(tc, non_finite_step_changes_nothing, 0, 4);
-  tcase_add_test(tc, steps_allocate_nothing_and_wait_for_nothing);
-  tcase_add_test(tc, memory_is_what_was_planned);
+  tcase_add_loop_test(tc, steps_allocate_nothing_and_wait_for_nothing, 0, N_SHARDS);
+  tcase_add_loop_test(tc, memory_is_what_was_planned, 0, N_SHARDS);
   tcase_add_test(tc, a_budget_that_is_too_small_is_one_clear_error);
-  tcase_add_test(tc, every_allocation_may_fail);
+  tcase_add_loop_test(tc, every_allocation_may_fail, 0, N_SHARDS);
   suite_add_tcase(s, tc);
   return s;
 }
