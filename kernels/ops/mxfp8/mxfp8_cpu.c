@@ -26,9 +26,13 @@ MK_INLINE void quantize_block(const void *x, mk_dtype dtype, int64_t n, bool rce
     return;
   }
   float inverse = mk_mxfp8_inverse(byte);
+  uint32_t code[MK_MXFP8_BLOCK]; /* narrowed in a loop of its own, which keeps both vectorised */
 #pragma omp simd
   for (int64_t i = 0; i < n; i++)
-    q[i] = mk_mxfp8_encode(mk_get(x, dtype, i) * inverse);
+    code[i] = mk_mxfp8_encode(mk_get(x, dtype, i) * inverse);
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++)
+    q[i] = (uint8_t)code[i];
 }
 
 MK_INLINE void quantize_row(const mk_mxfp8_quantize_args *a, mk_dtype dtype, int64_t row, int64_t k) {

@@ -31,20 +31,20 @@ MK_INLINE float mk_mxfp8_scale(uint8_t byte) {
 
 /* To nearest even, saturating. Below 2^-6, the smallest normal number, adding 2^14 leaves the value in units of 2^-9 in
  * the low bits; eight of them are the code of 2^-6. */
-MK_INLINE uint8_t mk_mxfp8_encode(float value) {
+MK_INLINE uint32_t mk_mxfp8_encode(float value) {
   uint32_t bits = mk_f32_bits(value), sign = bits >> 24 & 0x80u, size = bits & 0x7fffffffu;
   size = size > 0x43e00000u ? 0x43e00000u : size;                         /* 448 */
   uint32_t normal = ((size + 0x7ffffu + (size >> 20 & 1u)) >> 20) - 960u; /* bias 127 -> 7, three bits kept */
   uint32_t subnormal = mk_f32_bits(mk_bits_to_f32(size) + 16384.0f) - 0x46800000u;
-  return (uint8_t)(sign | (size < 0x3c800000u ? subnormal : normal));
+  return sign | (size < 0x3c800000u ? subnormal : normal);
 }
 
-MK_INLINE float mk_mxfp8_decode(uint8_t code) {
+MK_INLINE float mk_mxfp8_decode(uint32_t code) {
   uint32_t size = code & 0x7fu;
   float normal = mk_bits_to_f32((size << 20) + (120u << 23));
   float value = size < 8 ? (float)(int32_t)size * 0x1p-9f : normal;
   value = size == 0x7f ? mk_bits_to_f32(0x7fc00000u) : value;
-  return mk_bits_to_f32(mk_f32_bits(value) | (uint32_t)(code & 0x80u) << 24);
+  return mk_bits_to_f32(mk_f32_bits(value) | (code & 0x80u) << 24);
 }
 
 #endif
