@@ -96,8 +96,10 @@ void ms_progress_end(mk_context *ctx, ms_progress *p, const ms_launch *l) {
   if (p->terminal) line_write("");
   if (p->quiet) return;
   if (ok) {
-    mk_log(ctx, "%d/%d  %s  launch %d  ok  %.0f token/s  %.1f s  (%s)", p->done, p->run->n_launches, name, l->number,
-           tok_s, l->wall_s, left);
+    char rate[32] = "no rate"; /* emulated arithmetic has none */
+    if (!isnan(tok_s)) snprintf(rate, sizeof rate, "%.0f token/s", tok_s);
+    mk_log(ctx, "%d/%d  %s  launch %d  ok  %s  %.1f s  (%s)", p->done, p->run->n_launches, name, l->number, rate,
+           l->wall_s, left);
   } else if (ms_run_is_failure(p->run, l)) {
     mk_log(ctx, "error: %d/%d  %s  launch %d  %s: %s (logs: %s/%s)", p->done, p->run->n_launches, name, l->number,
            l->status, l->message, p->run->folder, l->folder);
