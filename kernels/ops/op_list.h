@@ -17,7 +17,7 @@
   X(router_fwd) X(router_bwd) \
   X(route_count) X(route_map) \
   X(permute_fwd) X(permute_bwd) \
-  X(row_put) X(row_get) \
+  X(row_put) X(row_get) X(row_sum) \
   X(combine_fwd) X(combine_bwd) \
   X(load_balance_stats) X(load_balance_loss) \
   X(cross_entropy) \

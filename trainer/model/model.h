@@ -160,6 +160,8 @@ typedef struct mt_pass {
    * the unit is in use; nothing else reads its weights. */
   mk_status (*unit_needed)(void *user, int unit, mt_use use);
   mk_status (*unit_released)(void *user, int unit);
+  int32_t *routes; /* host [MoE layers of the model,T,K], or NULL: tests read the chosen experts or, with routing
+                            replay, give them; valid until the stream has passed */
   mk_status (*unit_done)(void *user, int unit);
   void *user;
 } mt_pass;
@@ -169,6 +171,9 @@ typedef struct mt_pass {
 mk_status mt_model_create(mk_context *ctx, mk_device *dev, const mt_config *cfg, const mt_mesh_plan *plan, mt_ep *ep,
                           int sets, mt_model **out);
 void mt_model_destroy(mt_model *model);
+
+/* Tokens of one chunk of LM head and loss: head_chunk, or as many as keep the logits in the outer caches. */
+int64_t mt_head_chunk(const mt_config *cfg);
 
 /* Places every tensor in the arenas [MK_MEM_COUNT]; two-pass, see arena.h. */
 void mt_model_place(mt_model *model, mk_arena *arenas);

@@ -128,7 +128,7 @@ static void place_scratch(const placer *w) {
   mt_mxfp8_place_scratch(m, w->work);
 }
 
-static int64_t head_chunk(const mt_config *c) {
+int64_t mt_head_chunk(const mt_config *c) {
   enum { LARGEST_LOGITS = 1 << 22 }; /* elements of a chunk that still fit the outer caches */
   int64_t chunk = c->head_chunk > 0 ? c->head_chunk : LARGEST_LOGITS / c->vocab / 64 * 64;
   if (chunk < 64) chunk = 64;
@@ -139,7 +139,7 @@ static void place_head(const placer *w) {
   mt_model *m = w->m;
   mt_head *h = &m->head;
   if (!m->predicts) return;
-  h->chunk = head_chunk(m->cfg);
+  h->chunk = mt_head_chunk(m->cfg);
   put2(w->act, &h->stream, w->c, m->tokens, m->cfg->d_model);
   put2(w->act, &h->normed, w->c, m->tokens, m->cfg->d_model);
   put1(w->act, &h->rstd, w->f, m->tokens);

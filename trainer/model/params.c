@@ -174,6 +174,16 @@ mt_param *mt_params_find(const mt_params *params, int unit, mt_param_role role) 
   return place < 0 ? NULL : &params->item[place];
 }
 
+int64_t mt_params_layers(const mt_params *params, bool dense) {
+  int64_t layers = 0;
+  for (int unit = 1; unit < params->units - 1; unit++) {
+    bool has = mt_params_find(params, unit, MT_PARAM_QKV) != NULL;
+    bool routed = mt_params_find(params, unit, MT_PARAM_ROUTER) != NULL;
+    layers += has && routed != dense;
+  }
+  return layers;
+}
+
 mt_param *mt_params_by_name(const mt_params *params, const char *name) {
   for (int i = 0; i < params->count; i++) {
     if (strcmp(params->item[i].name, name) == 0) return &params->item[i];

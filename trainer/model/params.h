@@ -106,6 +106,9 @@ void mt_params_fini(mt_params *params);
 /* Parameter of a unit by role, or NULL when the model has none. */
 mt_param *mt_params_find(const mt_params *params, int unit, mt_param_role role);
 
+/* Layers that this rank holds: dense ones, or those with routed experts. */
+int64_t mt_params_layers(const mt_params *params, bool dense);
+
 /* Parameter by canonical name, or NULL. */
 mt_param *mt_params_by_name(const mt_params *params, const char *name);
 

@@ -19,6 +19,15 @@ static mk_tensor layer_slice(const mk_tensor *t, int moe) {
   return mk_tensor_as_2d(&slice, t->dim[1], t->dim[2]);
 }
 
+/* Tests: the layer's chosen experts from the host before the router runs (replay), or to the host after it. */
+static mk_status routes_copy(const mt_model *m, const mt_pass *p, const mt_layer *l, bool before) {
+  bool give = m->cfg->routing == MK_ROUTING_REPLAY;
+  const mk_tensor *idx = &l->mlp.ep.idx;
+  if (p->routes == NULL || give != before || (!give && p->replay)) return MK_OK;
+  int32_t *host = p->routes + (l->unit - 1 - m->cfg->dense_layers) * mk_tensor_count(idx);
+  return give ? mk_copy_h2d(p->stream, idx, host) : mk_copy_d2h(p->stream, host, idx);
+}
+
 /* logits [T,E], scores [T,E] and lse [T]. Where the routes are kept they are given, and the weights that come with them
  * go where nobody reads them: no draw and no top-k is repeated. The backward pass of random routing reads no scores. */
 static mk_status gate_forward(mt_model *m, const mt_pass *p, mt_layer *l, const mk_tensor *x) {
@@ -26,15 +35,17 @@ static mk_status gate_forward(mt_model *m, const mt_pass *p, mt_layer *l, const 
   bool given = !mt_makes(p, MT_PART_ROUTES);
   mk_router_config config = config_of(m, p, l);
   if (given) config.routing = MK_ROUTING_REPLAY;
+  if (!given) MK_TRY(m->ctx, routes_copy(m, p, l, true));
   MK_TRY(m->ctx, mt_linear_forward(m, p, l->unit, MT_PARAM_ROUTER, x, &a->logits));
-  return mk_router_fwd(p->stream, &(mk_router_fwd_args){.logits = a->logits,
-                                                        .state = m->state,
-                                                        .scores = a->scores,
-                                                        .idx = a->ep.idx,
-                                                        .weights = given ? m->scratch.dweights : a->ep.weights,
-                                                        .lse = a->lse,
-                                                        .sums = mt_pass_sums(m, p),
-                                                        .config = config});
+  MK_TRY(m->ctx, mk_router_fwd(p->stream, &(mk_router_fwd_args){.logits = a->logits,
+                                                                .state = m->state,
+                                                                .scores = a->scores,
+                                                                .idx = a->ep.idx,
+                                                                .weights = given ? m->scratch.dweights : a->ep.weights,
+                                                                .lse = a->lse,
+                                                                .sums = mt_pass_sums(m, p),
+                                                                .config = config}));
+  return given ? MK_OK : routes_copy(m, p, l, false);
 }
 
 mk_status mt_router_forward(mt_model *m, const mt_pass *p, mt_layer *l, const mk_tensor *x) {

@@ -102,6 +102,11 @@ mk_status mt_optim_reduce(mt_optim *optim, mk_stream *stream) {
                                                    .sigma_factor = c->skip_sigma});
 }
 
+int64_t mt_optim_wire_bytes(const mt_config *cfg, const mt_mesh_plan *plan) {
+  int64_t reduce = MK_SUM_COUNT + 2 + 2 * plan->dp, counts = mt_config_moe_layers(cfg) * cfg->experts;
+  return plan->dp > 1 ? 8 * (reduce + counts) : 0;
+}
+
 /* The next step adds to all elements of such a gradient, the own shard or not. */
 static mk_status clear_rest(mt_optim *optim, mk_stream *stream, const mt_param *p) {
   if (!mk_tensor_present(&p->grad)) return MK_OK; /* cleared before each use */

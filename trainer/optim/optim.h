@@ -46,6 +46,9 @@ mk_status mt_optim_unit_norms(mt_optim *optim, mk_stream *stream, int unit);
  * Olmo-core 3.0.0 olmo_core/optim/moe_optimizer.py), loss sums over all data-parallel ranks, clip coefficient, skip. */
 mk_status mt_optim_reduce(mt_optim *optim, mk_stream *stream);
 
+/* Pure: bytes that one step's reductions hand to the communicators. */
+int64_t mt_optim_wire_bytes(const mt_config *cfg, const mt_mesh_plan *plan);
+
 /* AdamW on the own shards; clears the gradients that the next step will add to. */
 mk_status mt_optim_update(mt_optim *optim, mk_stream *stream);
 

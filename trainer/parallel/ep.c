@@ -131,3 +131,40 @@ mk_status mt_ep_weigh_backward(mk_stream *s, const mt_ep_layer *layer, const mk_
                                                   .drows = *d_rows,
                                                   .dweights = *dweights});
 }
+
+/* Destinations fill local expert by local expert, inside one source by source, until their pool is full. */
+int64_t mt_ep_kept(const mt_ep *ep, const int32_t *counts, int source, int destination) {
+  int64_t local = ep->experts / ep->ranks, room = ep->capacity, kept = 0;
+  for (int64_t e = destination * local; e < (destination + 1) * local; e++) {
+    for (int s = 0; s < ep->ranks; s++) {
+      int64_t asked = counts[s * ep->experts + e], taken = asked < room ? asked : room;
+      room -= taken;
+      if (s == source) kept += taken;
+    }
+  }
+  return kept;
+}
+
+int64_t mt_ep_row_bytes(const mt_ep *ep, int64_t n) { return n * ep->d_model * (int64_t)mk_dtype_bytes(ep->dtype); }
+
+int64_t mt_ep_quantised_bytes(const mt_ep *ep, int64_t n) { return n * (ep->d_model + mk_mxfp8_blocks(ep->d_model)); }
+
+mt_ep_memory mt_ep_rows_memory(const mt_ep *ep) {
+  bool in_window = ep->mxfp8 ? mt_ep_arrives_mxfp8(ep) : ep->ops->windowed;
+  int64_t n = ep->rows_max, bytes = ep->mxfp8 ? mt_ep_quantised_bytes(ep, n) : mt_ep_row_bytes(ep, n);
+  bytes += 2 * 64;
+  return (mt_ep_memory){.activations = in_window ? 0 : bytes, .comm = in_window ? bytes : 0};
+}
+
+mt_ep_memory mt_ep_layer_memory(const mt_ep *ep) {
+  mt_ep_memory memory = ep->ops->layer_memory(ep);
+  int64_t routes = ep->tokens * ep->top_k, master = ep->dtype == MK_F64 ? 8 : 4;
+  memory.activations += 4 * (3 * routes + ep->experts + ep->experts / ep->ranks + 1) + master * routes + 6 * 64;
+  if (!ep->ops->weighs_rows) memory.activations += mt_ep_row_bytes(ep, routes) + 64;
+  return memory;
+}
+
+int64_t mt_ep_shared_bytes(const mt_ep *ep) {
+  bool unquantised = ep->mxfp8 && !mt_ep_arrives_mxfp8(ep);
+  return ep->ops->shared_bytes(ep) + (unquantised ? mt_ep_row_bytes(ep, ep->rows_max) + 64 : 0);
+}

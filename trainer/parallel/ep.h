@@ -44,12 +44,29 @@ typedef struct mt_ep_layer {
   int64_t n_recv;                 /* rows received = rows of the local experts */
 } mt_ep_layer;
 
+/* Predictions of what one layer moves from a rank in one microbatch and one direction of the pass. */
+typedef struct mt_ep_wire {
+  int64_t payload_bytes; /* handed to the communicator, as comm.h counts it; of these counts_bytes are counts */
+  int64_t counts_bytes;
+  int64_t window_bytes; /* values to and from other ranks through windows, which no communicator counts */
+} mt_ep_wire;
+
+/* Predictions of memory, with 64 bytes for each tensor's start. */
+typedef struct mt_ep_memory {
+  int64_t activations, comm;
+} mt_ep_memory;
+
 typedef struct mt_ep_ops {
   const char *name;
   bool windowed;      /* the comm arena lies in a window that the peers reach */
   bool carries_mxfp8; /* with mxfp8_ep rows travel as MXFP8; elsewhere they are rounded before and travel as BF16 */
   bool in_place;      /* the experts write straight into layer->returned */
   bool weighs_rows;   /* the experts multiply by layer->row_weights and leave its gradient in ep->row_dweights */
+  int host_waits;     /* of a layer's forward pass */
+  /* pure. counts: i32 [R,E], the routes of every source rank to every expert, before any drop */
+  mt_ep_wire (*wire)(const mt_ep *ep, const int32_t *counts, bool backward);
+  mt_ep_memory (*layer_memory)(const mt_ep *ep); /* what `place` takes */
+  int64_t (*shared_bytes)(const mt_ep *ep);      /* what `place_shared` takes */
   void (*place)(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations, mk_arena *comm);
   void (*place_shared)(mt_ep *ep, mk_arena *comm);
   /* x [T,D] -> layer->rows (and row_weights); train: rows beyond ep->capacity are dropped, otherwise none is */
@@ -127,11 +144,21 @@ mk_status mt_ep_window_open(mt_ep *ep, mk_arena *comm_arena);
 mk_status mt_ep_start(mt_ep *ep, mk_stream *stream);
 
 /* Shared by transports that weigh at the source: y [T,D] = sum_k w * rows[map] (+ add), and its gradients, where
- * layer->returned holds the rows of the forward pass. */
+ * layer->returned holds the rows of the forward pass; d_rows may be absent. */
 mk_status mt_ep_weigh(mk_stream *s, const mt_ep_layer *layer, const mk_tensor *rows, const mk_tensor *add,
                       const mk_tensor *y);
 mk_status mt_ep_weigh_backward(mk_stream *s, const mt_ep_layer *layer, const mk_tensor *dy, const mk_tensor *d_rows,
                                const mk_tensor *dweights);
+
+/* Pure, for the predictions: routes of rank `source` that rank `destination` keeps of counts [R,E] in training; bytes of
+ * n rows of the compute dtype, and of MXFP8 rows with their scales. */
+int64_t mt_ep_kept(const mt_ep *ep, const int32_t *counts, int source, int destination);
+int64_t mt_ep_row_bytes(const mt_ep *ep, int64_t n);
+int64_t mt_ep_quantised_bytes(const mt_ep *ep, int64_t n);
+/* Memory that mt_ep_rows_place and mt_ep_layer_place take for one layer, and mt_ep_place for all. */
+mt_ep_memory mt_ep_rows_memory(const mt_ep *ep);
+mt_ep_memory mt_ep_layer_memory(const mt_ep *ep);
+int64_t mt_ep_shared_bytes(const mt_ep *ep);
 
 extern const mt_ep_ops mt_ep_local_ops;
 extern const mt_ep_ops mt_ep_block_ops;

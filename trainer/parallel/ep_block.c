@@ -145,8 +145,28 @@ static mk_status dispatch_backward(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, 
   return mk_permute_bwd(s, &(mk_permute_bwd_args){.dout = ep->send, .map = layer->map, .add = *add, .dx = *dx});
 }
 
+/* All own routes are handed over, those to itself included, and the rows that came are handed back. */
+static mt_ep_wire wire(const mt_ep *ep, const int32_t *counts, bool backward) {
+  int64_t rows = ep->tokens * ep->top_k, told = backward ? 0 : 4 * ep->experts;
+  for (int r = 0; r < ep->ranks; r++)
+    rows += mt_ep_kept(ep, counts, r, ep->rank);
+  return (mt_ep_wire){.payload_bytes = mt_ep_row_bytes(ep, rows) + told, .counts_bytes = told};
+}
+
+static mt_ep_memory layer_memory(const mt_ep *ep) {
+  return (mt_ep_memory){.activations = 4 * (ep->ranks * ep->experts + ep->rows_max) + 2 * 64};
+}
+
+static int64_t shared_bytes(const mt_ep *ep) {
+  return mt_ep_row_bytes(ep, ep->tokens * ep->top_k + ep->rows_max) + 4 * (2 * ep->experts + 1) + 4 * 64;
+}
+
 const mt_ep_ops mt_ep_block_ops = {
     .name = "block",
+    .host_waits = 1,
+    .wire = wire,
+    .layer_memory = layer_memory,
+    .shared_bytes = shared_bytes,
     .place = place,
     .place_shared = place_shared,
     .dispatch = dispatch,

@@ -68,8 +68,23 @@ static mk_status dispatch_backward(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, 
   return mk_permute_bwd(s, &(mk_permute_bwd_args){.dout = *d_rows, .map = layer->map, .add = *add, .dx = *dx});
 }
 
+static mt_ep_wire wire(const mt_ep *ep, const int32_t *counts, bool backward) {
+  (void)ep, (void)counts, (void)backward;
+  return (mt_ep_wire){0};
+}
+
+static mt_ep_memory layer_memory(const mt_ep *ep) {
+  (void)ep;
+  return (mt_ep_memory){0};
+}
+
+static int64_t shared_bytes(const mt_ep *ep) { return 4 * ep->experts + 64; }
+
 const mt_ep_ops mt_ep_local_ops = {
     .name = "local",
+    .wire = wire,
+    .layer_memory = layer_memory,
+    .shared_bytes = shared_bytes,
     .in_place = true,
     .place = place,
     .place_shared = place_shared,

@@ -10,8 +10,8 @@
  *             element is 2 bytes (bf16), with mxfp8_ep 1 and 1/32 for its scale
  * collectives all_gather of counts; two barriers a direction
  * timeline    forward   counts | map | put | barrier | experts | barrier | get | combine
- *             backward  combine' | put | barrier | experts' | barrier | get | permute'
- * invariants  the host never waits; no row is packed; rows beyond offsets[L] are garbage and never read; what a rank
+ *             backward  d weights | weigh and put | barrier | experts' | barrier | sum
+ * invariants  the host never waits; no row is packed (mxfp8_ep: rows are quantised into one buffer first); rows beyond offsets[L] are garbage and never read; what a rank
  *             reads of a peer was written before a barrier, and is not written again before the next one: dispatch'
  *             ends with every rank past its experts' backward pass, so the next microbatch may put into the same rows
  * paper       Olmo-core 3.0.0 olmo_core/nn/moe/v2/ep_no_sync_rowwise.py, ep_no_sync_common.py, fp8.py */
@@ -24,10 +24,10 @@ static mk_status put(mt_ep *ep, mk_stream *s, const mt_ep_layer *layer, const mk
   if (ep->mxfp8_wire) {
     mk_mxfp8 x_q = {mk_tensor_rows(&ep->send_q.q, 0, x->dim[0]), mk_tensor_rows(&ep->send_q.scale, 0, x->dim[0])};
     MK_TRY(ctx, mk_mxfp8_quantize(s, &(mk_mxfp8_quantize_args){.x = *x, .out = x_q, .rule = ep->mxfp8_rule}));
-    MK_TRY(ctx, mt_ep_window_put(ep, s, layer, &x_q.q, &quantised->q));
-    MK_TRY(ctx, mt_ep_window_put(ep, s, layer, &x_q.scale, &quantised->scale));
+    MK_TRY(ctx, mt_ep_window_put(ep, s, layer, &x_q.q, NULL, &quantised->q));
+    MK_TRY(ctx, mt_ep_window_put(ep, s, layer, &x_q.scale, NULL, &quantised->scale));
   } else {
-    MK_TRY(ctx, mt_ep_window_put(ep, s, layer, x, buffer));
+    MK_TRY(ctx, mt_ep_window_put(ep, s, layer, x, NULL, buffer));
   }
   return mt_comm_barrier(ep->comm, s);
 }
@@ -62,19 +62,36 @@ static mk_status combine(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_t
 
 static mk_status combine_backward(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *dy,
                                   const mk_tensor *d_expert_out, const mk_tensor *dweights) {
-  MK_TRY(ep->ctx, mt_ep_weigh_backward(s, layer, dy, &ep->send, dweights));
-  return put(ep, s, layer, &ep->send, d_expert_out, &ep->d_out_q);
+  mk_tensor none = {0};
+  if (ep->mxfp8_wire) {
+    MK_TRY(ep->ctx, mt_ep_weigh_backward(s, layer, dy, &ep->send, dweights));
+    return put(ep, s, layer, &ep->send, d_expert_out, &ep->d_out_q);
+  }
+  MK_TRY(ep->ctx, mt_ep_weigh_backward(s, layer, dy, &none, dweights));
+  MK_TRY(ep->ctx, mt_ep_window_put(ep, s, layer, dy, &layer->weights, d_expert_out));
+  return mt_comm_barrier(ep->comm, s);
 }
 
 static mk_status dispatch_backward(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *d_rows,
                                    const mk_tensor *add, const mk_tensor *dx, const mk_tensor *dweights) {
   (void)dweights; /* complete since combine_backward */
-  MK_TRY(ep->ctx, get(ep, s, layer, d_rows, &ep->send));
-  return mt_ep_window_sum(s, layer, &ep->send, add, dx);
+  if (ep->mxfp8_wire) {
+    MK_TRY(ep->ctx, get(ep, s, layer, d_rows, &ep->send));
+    return mk_permute_bwd(s, &(mk_permute_bwd_args){.dout = ep->send, .map = layer->map, .add = *add, .dx = *dx});
+  }
+  MK_TRY(ep->ctx, mt_comm_barrier(ep->comm, s));
+  return mt_ep_window_sum(ep, s, layer, d_rows, add, dx);
+}
+
+static mt_ep_wire wire(const mt_ep *ep, const int32_t *counts, bool backward) {
+  return mt_ep_window_wire(ep, counts, backward, 0);
 }
 
 const mt_ep_ops mt_ep_rowwise_ops = {
     .name = "rowwise",
+    .wire = wire,
+    .layer_memory = mt_ep_window_layer_memory,
+    .shared_bytes = mt_ep_window_shared_bytes,
     .windowed = true,
     .carries_mxfp8 = true,
     .place = mt_ep_window_place_layer,

@@ -18,11 +18,11 @@ void mt_ep_window_place_shared(mt_ep *ep, mk_arena *comm) {
     ep->out_q = mk_mxfp8_shape(0, ep->rows_max, ep->d_model);
     ep->d_out_q = ep->out_q;
     ep->send_q = mk_mxfp8_shape(0, ep->tokens * ep->top_k, ep->d_model);
+    ep->send = mk_tensor_2d(ep->dtype, ep->tokens * ep->top_k, ep->d_model); /* rows before they are quantised */
   } else {
     ep->expert_out = mk_tensor_2d(ep->dtype, ep->rows_max, ep->d_model);
     ep->expert_d_out = ep->expert_out;
   }
-  ep->send = mk_tensor_2d(ep->dtype, ep->tokens * ep->top_k, ep->d_model);
   ep->peers = mk_tensor_1d(MK_I64, ep->ranks);
   ep->identity = mk_tensor_2d(MK_I32, ep->tokens, ep->top_k);
   ep->keep = mk_tensor_2d(MK_I32, ep->ranks, ep->experts);
@@ -96,8 +96,10 @@ static mk_row_routes routes_into(const mt_ep *ep, const mt_ep_layer *layer, cons
 }
 
 mk_status mt_ep_window_put(mt_ep *ep, mk_stream *s, const mt_ep_layer *layer, const mk_tensor *x,
-                           const mk_tensor *buffer) {
-  return mk_row_put(s, &(mk_row_put_args){.x = *x, .routes = routes_into(ep, layer, buffer)});
+                           const mk_tensor *weights, const mk_tensor *buffer) {
+  mk_row_put_args args = {.x = *x, .routes = routes_into(ep, layer, buffer)};
+  if (weights != NULL) args.weights = *weights;
+  return mk_row_put(s, &args);
 }
 
 mk_status mt_ep_window_get(mt_ep *ep, mk_stream *s, const mt_ep_layer *layer, const mk_tensor *buffer,
@@ -105,7 +107,28 @@ mk_status mt_ep_window_get(mt_ep *ep, mk_stream *s, const mt_ep_layer *layer, co
   return mk_row_get(s, &(mk_row_get_args){.routes = routes_into(ep, layer, buffer), .out = *out});
 }
 
-mk_status mt_ep_window_sum(mk_stream *s, const mt_ep_layer *layer, const mk_tensor *rows, const mk_tensor *add,
-                           const mk_tensor *dx) {
-  return mk_permute_bwd(s, &(mk_permute_bwd_args){.dout = *rows, .map = layer->map, .add = *add, .dx = *dx});
+mk_status mt_ep_window_sum(mt_ep *ep, mk_stream *s, const mt_ep_layer *layer, const mk_tensor *buffer,
+                           const mk_tensor *add, const mk_tensor *y) {
+  return mk_row_sum(s, &(mk_row_sum_args){.routes = routes_into(ep, layer, buffer), .add = *add, .y = *y});
+}
+
+/* Each direction of a pass puts the kept rows of other ranks' experts and fetches as many; `per_row` more bytes of each
+ * travel once. */
+mt_ep_wire mt_ep_window_wire(const mt_ep *ep, const int32_t *counts, bool backward, int64_t per_row) {
+  int64_t rows = 0, told = backward ? 0 : 4 * ep->experts;
+  for (int r = 0; r < ep->ranks; r++)
+    rows += r == ep->rank ? 0 : mt_ep_kept(ep, counts, ep->rank, r);
+  int64_t row_bytes = mt_ep_arrives_mxfp8(ep) ? mt_ep_quantised_bytes(ep, rows) : mt_ep_row_bytes(ep, rows);
+  return (mt_ep_wire){.payload_bytes = told, .counts_bytes = told, .window_bytes = 2 * row_bytes + rows * per_row};
+}
+
+mt_ep_memory mt_ep_window_layer_memory(const mt_ep *ep) {
+  return (mt_ep_memory){.activations = 4 * (ep->ranks * ep->experts + 2 * ep->tokens * ep->top_k) + 3 * 64};
+}
+
+int64_t mt_ep_window_shared_bytes(const mt_ep *ep) {
+  int64_t routes = ep->tokens * ep->top_k, n = ep->rows_max;
+  int64_t tables = 8 * ep->ranks + 4 * routes + 4 * ep->ranks * ep->experts;
+  if (!mt_ep_arrives_mxfp8(ep)) return 2 * mt_ep_row_bytes(ep, n) + tables + 5 * 64;
+  return mt_ep_quantised_bytes(ep, 2 * n + routes) + mt_ep_row_bytes(ep, routes) + tables + 10 * 64;
 }

@@ -19,9 +19,10 @@ void mt_ep_window_place_shared(mt_ep *ep, mk_arena *comm);
  * buffers reach. */
 mk_status mt_ep_window_route(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *sums, bool train);
 
-/* x [T,W] or [T*K,W] -> the rows of the kept routes in `buffer` [N,W] of their owners. */
+/* x [T,W] or [T*K,W] -> the rows of the kept routes in `buffer` [N,W] of their owners; weights f32 [T,K], unless NULL,
+ * are multiplied in on the way. */
 mk_status mt_ep_window_put(mt_ep *ep, mk_stream *s, const mt_ep_layer *layer, const mk_tensor *x,
-                           const mk_tensor *buffer);
+                           const mk_tensor *weights, const mk_tensor *buffer);
 /* Rows of `buffer` [N,W] of the owners -> out [T*K,W]; zeros for dropped routes. */
 mk_status mt_ep_window_get(mt_ep *ep, mk_stream *s, const mt_ep_layer *layer, const mk_tensor *buffer,
                            const mk_tensor *out);
@@ -29,9 +30,15 @@ mk_status mt_ep_window_get(mt_ep *ep, mk_stream *s, const mt_ep_layer *layer, co
 /* Bytes from the window's base to a tensor placed in it. */
 int64_t mt_ep_window_offset(const mt_ep *ep, const mk_tensor *buffer);
 
-/* dx [T,D] = sum_k of the rows [T*K,D] of a token (+ add), in k order. */
-mk_status mt_ep_window_sum(mk_stream *s, const mt_ep_layer *layer, const mk_tensor *rows, const mk_tensor *add,
-                           const mk_tensor *dx);
+/* y [T,D] = sum_k of a token's rows in `buffer` [N,D] of their owners (+ add), in k order; the rows are read where they
+ * lie. */
+mk_status mt_ep_window_sum(mt_ep *ep, mk_stream *s, const mt_ep_layer *layer, const mk_tensor *buffer,
+                           const mk_tensor *add, const mk_tensor *y);
+
+/* Predictions (ep.h) of what is common. per_row: bytes that travel once with each row. */
+mt_ep_wire mt_ep_window_wire(const mt_ep *ep, const int32_t *counts, bool backward, int64_t per_row);
+mt_ep_memory mt_ep_window_layer_memory(const mt_ep *ep);
+int64_t mt_ep_window_shared_bytes(const mt_ep *ep);
 
 #ifdef __cplusplus
 }

@@ -64,6 +64,8 @@ mk_status mt_trainer_microbatch(mt_trainer *t, const int32_t *tokens, const int3
                   .train = true,
                   .first_token = mt_data_first_token(&t->cfg, plan->dp_rank, t->running),
                   .microbatches = t->microbatches * plan->dp};
+  int64_t routes = mt_config_moe_layers(&t->cfg) * t->model->tokens * t->cfg.top_k;
+  if (t->routes != NULL) pass.routes = t->routes + t->running * routes;
   mt_trainer_hook(t, &pass);
   MK_TRY(t->ctx, mt_model_forward(t->model, &pass));
   MK_TRY(t->ctx, mt_model_backward(t->model, &pass));

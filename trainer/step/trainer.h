@@ -37,6 +37,9 @@ typedef struct mt_trainer {
   int64_t running;       /* microbatch of the running step */
   double call_s;         /* the device's time in communication when the step began */
   int32_t *ids, *labels; /* host ring, 2 * microbatches * T: valid until the stream has passed */
+  /* tests: host [microbatches, MoE layers of the model, T, K] of the running step, or NULL; chosen experts are put here
+   * or, where cfg.routing was set to replay, taken from here */
+  int32_t *routes;
   mt_log_slot slot[MT_LOG_SLOTS];
 } mt_trainer;
 

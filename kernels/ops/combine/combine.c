@@ -23,7 +23,7 @@ mk_status mk_combine_bwd(mk_stream *stream, const mk_combine_bwd_args *args) {
   MK_CHECK_2D(stream, op, args, rows, data, -1, columns);
   MK_CHECK_2D(stream, op, args, map, MK_ONE_OF(MK_I32), tokens, -1);
   MK_CHECK_2D(stream, op, args, weights, MK_MASTER_FLOAT, tokens, args->map.dim[1]);
-  MK_CHECK_2D(stream, op, args, drows, data, args->rows.dim[0], columns);
+  if (mk_tensor_present(&args->drows)) MK_CHECK_2D(stream, op, args, drows, data, args->rows.dim[0], columns);
   MK_CHECK_2D(stream, op, args, dweights, MK_ONE_OF(args->weights.dtype), tokens, args->map.dim[1]);
   return mk_stream_launch(stream, MK_OP_combine_bwd, args, sizeof *args);
 }

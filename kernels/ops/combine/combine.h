@@ -26,7 +26,7 @@ typedef struct mk_combine_bwd_args {
   mk_tensor rows;     /* [N,D] */
   mk_tensor map;      /* i32 [T,K] */
   mk_tensor weights;  /* f32 [T,K] */
-  mk_tensor drows;    /* out [N,D]; may alias rows; rows that no route names are left alone */
+  mk_tensor drows;    /* optional out [N,D]; may alias rows; rows that no route names are left alone */
   mk_tensor dweights; /* out f32 [T,K] */
 } mk_combine_bwd_args;
 

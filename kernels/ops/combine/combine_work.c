@@ -15,7 +15,8 @@ mk_work mk_combine_fwd_work(const void *args, int64_t rows) {
 mk_work mk_combine_bwd_work(const void *args, int64_t rows) {
   const mk_combine_bwd_args *a = args;
   double elements = (double)(rows < 0 ? mk_tensor_count(&a->map) : rows) * (double)a->rows.dim[1];
-  double bytes = 2.0 * elements * (double)mk_dtype_bytes(a->rows.dtype) + mk_work_bytes(&a->dy) +
+  double passes = mk_tensor_present(&a->drows) ? 2.0 : 1.0;
+  double bytes = passes * elements * (double)mk_dtype_bytes(a->rows.dtype) + mk_work_bytes(&a->dy) +
                  mk_work_bytes(&a->map) + mk_work_bytes(&a->weights) + mk_work_bytes(&a->dweights);
-  return (mk_work){.flops = 3.0 * elements, .bytes = bytes};
+  return (mk_work){.flops = (1.0 + passes) * elements, .bytes = bytes};
 }

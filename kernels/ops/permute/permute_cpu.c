@@ -35,5 +35,5 @@ mk_status mk_permute_fwd_cpu(mk_stream *stream, const void *args) {
 mk_status mk_permute_bwd_cpu(mk_stream *stream, const void *args) {
   const mk_permute_bwd_args *a = args;
   mk_combine_fwd_args sum = {.rows = a->dout, .map = a->map, .add = a->add, .y = a->dx};
-  return mk_combine_sum_cpu(stream, MK_OP_permute_bwd, &sum);
+  return mk_combine_sum_cpu(stream, MK_OP_permute_bwd, &sum, NULL);
 }

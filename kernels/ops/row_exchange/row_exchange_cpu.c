@@ -4,6 +4,8 @@
 
 #include "kernels/device/cpu/cpu_device.h"
 #include "kernels/device/cpu/parallel.h"
+#include "kernels/device/cpu/vector.h"
+#include "kernels/ops/combine/combine_sum.h"
 #include "kernels/ops/op_decls.h"
 #include "kernels/ops/row_exchange/row_place.h"
 
@@ -17,6 +19,28 @@ static void put_routes(const void *args, int64_t first, int64_t count) {
   for (int64_t r = first; r < first + count; r++) {
     char *to = mk_row_place(&a->routes, r, row_bytes);
     if (to != NULL) memcpy(to, (const char *)a->x.data + (size_t)(per_route ? r : r / top_k) * row_bytes, row_bytes);
+  }
+}
+
+/* Rows are written element by element, so that a weighted row is never anywhere but at its owner. */
+MK_INLINE void weigh_routes(const mk_row_put_args *a, int64_t first, int64_t count, mk_dtype dtype) {
+  int64_t top_k = a->routes.rank.dim[1], columns = a->x.dim[1];
+  size_t row_bytes = (size_t)columns * mk_dtype_bytes(dtype);
+  for (int64_t r = first; r < first + count; r++) {
+    void *to = mk_row_place(&a->routes, r, row_bytes);
+    const void *from = mk_at(a->x.data, dtype, r / top_k * columns);
+    float weight = mk_round_to(dtype, ((const float *)a->weights.data)[r]);
+    for (int64_t i = 0; to != NULL && i < columns; i++)
+      mk_put(to, dtype, i, mk_get(from, dtype, i) * weight);
+  }
+}
+
+MK_VECTOR static void weigh_range(const void *args, int64_t first, int64_t count) {
+  const mk_row_put_args *a = args;
+  if (a->x.dtype == MK_BF16) {
+    weigh_routes(a, first, count, MK_BF16);
+  } else {
+    weigh_routes(a, first, count, MK_F32);
   }
 }
 
@@ -38,7 +62,12 @@ mk_status mk_row_put_cpu(mk_stream *stream, const void *args) {
   const mk_row_put_args *a = args;
   MK_TRY(stream->dev->ctx, mk_row_routes_check(stream, "row_put", &a->routes));
   int64_t grain = mk_cpu_grain_rows(PIECE_ELEMENTS, a->x.dim[1]);
-  mk_cpu_ranges(mk_tensor_count(&a->routes.rank), grain, put_routes, a);
+  bool weighs = mk_tensor_present(&a->weights);
+  if (weighs) {
+    MK_TRY(stream->dev->ctx, mk_cpu_check_float(stream, MK_OP_row_put, a->x.dtype));
+    MK_TRY(stream->dev->ctx, mk_cpu_check_float(stream, MK_OP_row_put, a->weights.dtype));
+  }
+  mk_cpu_ranges(mk_tensor_count(&a->routes.rank), grain, weighs ? weigh_range : put_routes, a);
   return MK_OK;
 }
 
@@ -47,4 +76,10 @@ mk_status mk_row_get_cpu(mk_stream *stream, const void *args) {
   MK_TRY(stream->dev->ctx, mk_row_routes_check(stream, "row_get", &a->routes));
   mk_cpu_ranges(a->out.dim[0], mk_cpu_grain_rows(PIECE_ELEMENTS, a->out.dim[1]), get_routes, a);
   return MK_OK;
+}
+
+mk_status mk_row_sum_cpu(mk_stream *stream, const void *args) {
+  const mk_row_sum_args *a = args;
+  mk_combine_fwd_args sum = {.add = a->add, .y = a->y};
+  return mk_combine_sum_cpu(stream, MK_OP_row_sum, &sum, &a->routes);
 }

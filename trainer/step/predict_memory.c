@@ -1,0 +1,179 @@
+/* Memory by formula: see predict.h. The bytes of a layer are summed part by part (model/recompute.h) from the inventory
+ * of a block: block input and normed input, q|k|v before and after norm and RoPE, attention output, residual, received
+ * rows, up|gate, SwiGLU, expert output, shared expert; statistics in FP32. */
+#include "trainer/model/recompute.h"
+#include "trainer/step/predict.h"
+
+enum { ALIGN = 64 };
+
+/* What the formulas are made of. */
+typedef struct sizes {
+  const mt_config *cfg;
+  const mt_ep *ep;
+  int64_t c, f;       /* bytes of a compute and of a master value */
+  int64_t t, n;       /* tokens; rows reserved for the local experts */
+  int64_t d, q, o;    /* widths: model, q|k|v, output of the heads */
+  int64_t dense, moe; /* layers of this rank */
+} sizes;
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* MXFP8: one byte a value and one a block of 32. */
+static int64_t quantised(int64_t n, int64_t k) { return n * (k + mk_mxfp8_blocks(k)); }
+
+/* [T,width] in the compute dtype; per_token values of statistics; `tensors` starts. */
+static int64_t per_token(const sizes *z, int64_t width, int64_t statistics, int tensors) {
+  return z->t * (width * z->c + statistics * z->f) + tensors * ALIGN;
+}
+
+/* Activations of one part of a layer. */
+static int64_t part_bytes(const sizes *z, bool dense, mt_part part) {
+  const mt_config *c = z->cfg;
+  bool in = mt_norm_before(c), out = mt_norm_after(c), hybrid = c->norm == MT_NORM_HYBRID && !dense;
+  int64_t shared = dense ? c->dense_hidden : c->shared_hidden, hidden = c->expert_hidden;
+  switch (part) {
+    case MT_PART_ATTN_IN:
+    case MT_PART_MLP_IN:
+      return in ? per_token(z, z->d, 1, 2) : 0;
+    case MT_PART_QKV:
+      return per_token(z, z->q, 0, 1);
+    case MT_PART_QKR:
+      return per_token(z, z->q, c->heads + c->kv_heads, 2);
+    case MT_PART_ATTENTION:
+      return per_token(z, z->o, c->heads, 2);
+    case MT_PART_ATTN_OUT:
+      return per_token(z, z->d, 0, 1);
+    case MT_PART_MLP_OUT:
+      return per_token(z, hybrid ? 2 * z->d : z->d, 0, 2);
+    case MT_PART_X_MID:
+      return per_token(z, z->d, out ? 1 : 0, 2);
+    case MT_PART_X_OUT:
+      return out ? per_token(z, 0, hybrid ? 2 : 1, 2) : 0;
+    case MT_PART_SHARED_UP_GATE:
+      return per_token(z, 2 * shared, 0, 1);
+    case MT_PART_SHARED_ACT:
+      return per_token(z, shared, 0, 1);
+    case MT_PART_SCORES:
+      return dense ? 0 : per_token(z, 0, 2 * c->experts + 1, 3);
+    case MT_PART_ROUTES:
+      return dense ? 0 : mt_ep_layer_memory(z->ep).activations;
+    case MT_PART_ROWS:
+      return dense ? 0 : mt_ep_rows_memory(z->ep).activations;
+    case MT_PART_UP_GATE:
+      return dense ? 0 : z->n * 2 * hidden * z->c + ALIGN;
+    case MT_PART_ACT:
+      return dense ? 0 : (mt_mxfp8_mlp(c) ? quantised(z->n, hidden) : z->n * hidden * z->c) + 2 * ALIGN;
+    case MT_PART_DOWN:
+      return dense || !mt_mxfp8_mlp(c) || !z->ep->ops->weighs_rows ? 0 : z->n * z->d * z->c + ALIGN;
+    default:
+      return 0;
+  }
+}
+
+static int64_t parts_bytes(const sizes *z, bool dense, unsigned parts) {
+  int64_t bytes = 0;
+  for (unsigned part = 1; part <= MT_PARTS_ALL; part <<= 1)
+    bytes += (parts & part) != 0 ? part_bytes(z, dense, (mt_part)part) : 0;
+  return bytes;
+}
+
+/* Parts of a layer of a kind that all of them share (recompute). */
+static unsigned shared_parts(const sizes *z, bool dense) {
+  mt_model model = {.cfg = z->cfg, .ep = (mt_ep *)z->ep};
+  mt_layer layer = {.moe = dense ? -1 : 0};
+  return mt_parts_shared(&model, &layer);
+}
+
+static int64_t kind_bytes(const sizes *z, bool dense) {
+  int64_t layers = dense ? z->dense : z->moe;
+  unsigned shared = shared_parts(z, dense);
+  if (layers == 0) return 0;
+  return parts_bytes(z, dense, shared) + layers * parts_bytes(z, dense, MT_PARTS_ALL & ~shared);
+}
+
+static int64_t activation_bytes(const sizes *z) {
+  int64_t streams = (z->dense + z->moe) * per_token(z, z->d, 0, 1), head = per_token(z, 2 * z->d, 1, 3);
+  int64_t embedding = z->cfg->embed_norm ? per_token(z, z->d, 1, 2) : 0, tokens = 2 * (z->t * 4 + ALIGN);
+  return streams + kind_bytes(z, true) + kind_bytes(z, false) + head + embedding + tokens;
+}
+
+/* Rows in a window are shared by the layers where every layer makes them again. */
+static int64_t comm_bytes(const sizes *z) {
+  unsigned shared = shared_parts(z, false);
+  int64_t rows = (shared & MT_PART_ROWS) != 0 ? 1 : z->moe, routes = (shared & MT_PART_ROUTES) != 0 ? 1 : z->moe;
+  if (z->moe == 0) rows = routes = 0;
+  return rows * mt_ep_rows_memory(z->ep).comm + routes * mt_ep_layer_memory(z->ep).comm + mt_ep_shared_bytes(z->ep);
+}
+
+/* MXFP8: the widest operands of one product, quantised, and an operand read back. */
+static int64_t operand_bytes(const sizes *z, int64_t hidden, int64_t n) {
+  const mt_config *c = z->cfg;
+  int64_t in = larger(z->d, z->o), out = larger(z->d, z->q), one = 0, other = 0, values = 0;
+  if (mt_mxfp8_attention(c)) {
+    one = larger(quantised(z->t, larger(in, out)), quantised(out, z->t));
+    other = quantised(in, z->t);
+  }
+  if (mt_mxfp8_mlp(c)) {
+    int64_t plain = quantised(z->t, larger(z->d, 2 * hidden)), rows = quantised(n, larger(z->d, 2 * c->expert_hidden));
+    one = larger(one, larger(plain, rows));
+    values = hidden > 0 ? z->t * larger(z->d, hidden) * z->c : 0;
+  }
+  return one + other + values + 3 * ALIGN;
+}
+
+/* Gradients on their way through one layer. */
+static int64_t scratch_bytes(const sizes *z, mk_device *dev) {
+  const mt_config *c = z->cfg;
+  int64_t hidden = larger(z->dense > 0 ? c->dense_hidden : 0, z->moe > 0 ? c->shared_hidden : 0);
+  bool in_window = z->ep->ops->windowed && !mt_ep_arrives_mxfp8(z->ep); /* outputs of the experts and their gradients */
+  int64_t n = z->moe > 0 ? z->n : 0, rows = n * (3 * c->expert_hidden + (in_window ? 0 : 2 * z->d));
+  int64_t streams = c->norm == MT_NORM_HYBRID ? 6 : 5;
+  int64_t tokens = per_token(z, streams * z->d + z->q + z->o + 3 * hidden, c->experts + c->top_k, 16);
+  mk_qk_shape shape = {.heads = c->heads, .kv_heads = c->kv_heads, .head_dim = c->head_dim, .seq_len = c->seq_len};
+  int64_t attention = (int64_t)mk_attention_work_bytes(dev, z->t, &shape);
+  return tokens + rows * z->c + attention + operand_bytes(z, hidden, n);
+}
+
+/* Logits of a chunk, RoPE table, counts and statistics of the balance loss, reductions of the step. */
+static int64_t step_bytes(const sizes *z, const mt_mesh_plan *plan) {
+  const mt_config *c = z->cfg;
+  int64_t chunk = mt_head_chunk(c), groups = c->lb_granularity == MT_LB_INSTANCE ? z->t / c->seq_len : 1;
+  int64_t balance = c->experts * (z->moe * groups * (4 + 2 * z->f) + mt_config_moe_layers(c) * 8);
+  int64_t sums = (2 * MK_SUM_COUNT + 2 + 2 * plan->dp) * 8 + 4 + MK_MESSAGE_BYTES;
+  int64_t state = (int64_t)(sizeof(mk_step_state) + sizeof(mk_step_log));
+  return chunk * (c->vocab * z->c + 2 * z->f) + c->seq_len * c->head_dim * z->f + balance + sums + state + 13 * ALIGN;
+}
+
+/* Copies of the GEMM weights in the order that the device's library wants; not of weights that are cut or MXFP8. */
+static int64_t packed_bytes(const mt_params *params, const mt_config *cfg, mk_device *dev) {
+  int64_t bytes = 0;
+  for (int i = 0; i < params->count; i++) {
+    const mt_param *p = &params->item[i];
+    if (!p->overwritten || mt_role_mxfp8(cfg, p->role) || params->store[p->expert].ranks > 1) continue;
+    bool grouped = p->n_dims == 3;
+    bytes += ALIGN + (int64_t)mk_gemm_pack_bytes(dev, mt_compute_dtype(cfg), grouped ? p->dim[0] : 1,
+                                                 p->dim[grouped ? 1 : 0], p->dim[grouped ? 2 : 1]);
+  }
+  return bytes;
+}
+
+mt_memory mt_predict_memory(const mt_config *cfg, const mt_mesh_plan *plan, const mt_params *params, const mt_ep *ep,
+                            mk_device *dev) {
+  sizes z = {.cfg = cfg,
+             .ep = ep,
+             .c = (int64_t)mk_dtype_bytes(mt_compute_dtype(cfg)),
+             .f = (int64_t)mk_dtype_bytes(mt_master_dtype(cfg)),
+             .t = cfg->rank_tokens,
+             .n = ep->rows_max,
+             .d = cfg->d_model,
+             .q = (cfg->heads + 2 * cfg->kv_heads) * cfg->head_dim,
+             .o = cfg->heads * cfg->head_dim,
+             .dense = mt_params_layers(params, true),
+             .moe = mt_params_layers(params, false)};
+  return (mt_memory){
+      .state = mt_sharding_ops_for(cfg)->mem_bytes(params, cfg, plan) + 2 * params->count * ALIGN,
+      .activations = activation_bytes(&z),
+      .comm = comm_bytes(&z),
+      .workspace = scratch_bytes(&z, dev) + step_bytes(&z, plan) + packed_bytes(params, cfg, dev),
+  };
+}
