@@ -132,3 +132,5 @@ void mt_mesh_destroy(mt_mesh *mesh) {
   mt_comm_destroy(mesh->dense);
   mk_heap_free(mesh->world->ctx, mesh);
 }
+
+mt_comm *mt_mesh_all(const mt_mesh *mesh) { return mesh->plan.pp == 1 ? mesh->dense : mesh->world; }

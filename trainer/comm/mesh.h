@@ -69,6 +69,9 @@ typedef struct mt_mesh {
 mk_status mt_mesh_create(mk_context *ctx, mt_comm *world, const mt_mesh_config *config, mt_mesh **out);
 void mt_mesh_destroy(mt_mesh *mesh); /* leaves world; NULL is legal */
 
+/* Communicator of all ranks, for what a step must make equal on all of them: dense where there is one stage. */
+mt_comm *mt_mesh_all(const mt_mesh *mesh);
+
 #ifdef __cplusplus
 }
 #endif

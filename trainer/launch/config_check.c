@@ -1,8 +1,8 @@
 /* Combinations of keys: what only several keys together can break, each refusal with its reason. */
 #include <string.h>
 
-#include "trainer/launch/config.h"
 #include "trainer/launch/fault.h"
+#include "trainer/parallel/pp_schedule.h"
 
 static mk_status check_model(mk_context *ctx, const mt_config *c) {
   MK_CHECK(ctx, c->dense_layers <= c->layers, MK_ERR_CONFIG, "dense_layers: %lld is more than layers %lld",
@@ -61,6 +61,25 @@ static mk_status check_batch(mk_context *ctx, const mt_config *c) {
            (long long)c->eval_tokens, (long long)c->seq_len);
   MK_CHECK(ctx, !c->label_shift_inside || c->seq_len >= 2, MK_ERR_CONFIG,
            "seq_len: 1 leaves no label where the last position is ignored");
+  return MK_OK;
+}
+
+/* A pipeline: what its schedule takes, and what its stages cannot know of one another. */
+static mk_status check_pipeline(mk_context *ctx, const mt_config *c) {
+  const int64_t most = 1 << 20; /* passes of a step in all stages: lists of them are kept */
+  mt_pp_shape shape = mt_pp_shape_of(c);
+  int64_t stages = c->pp * shape.chunks;
+  MK_CHECK(ctx, stages <= c->layers, MK_ERR_CONFIG,
+           "pp: %lld ranks with %d stages each, but the model has %lld layers; every stage needs one", (long long)c->pp,
+           shape.chunks, (long long)c->layers);
+  MK_CHECK(ctx, shape.microbatches <= most / stages, MK_ERR_CONFIG,
+           "global_tokens: %lld microbatches in %lld pipeline stages; at most %lld in all, take a larger rank_tokens",
+           (long long)shape.microbatches, (long long)stages, (long long)most);
+  MK_TRY(ctx, mt_pp_check(ctx, &shape));
+  MK_CHECK(
+      ctx, stages == 1 || c->lb_def != MK_LB_HF, MK_ERR_CONFIG,
+      "lb_def: hf pools the counts of all layers, which the %lld stages of a pipeline do not see; use olmo or pp 1",
+      (long long)stages);
   return MK_OK;
 }
 
@@ -151,9 +170,6 @@ static mk_status check_fault(mk_context *ctx, const mt_config *c) {
 
 /* Options that the key table knows but this version cannot run; the words stay so that messages can name them. */
 static mk_status check_built(mk_context *ctx, const mt_config *c) {
-  MK_CHECK(ctx, c->pp == 1, MK_ERR_UNSUPPORTED, "pp: pipeline parallelism is not built yet; use 1");
-  MK_CHECK(ctx, c->pp_schedule == MT_PP_1F1B && c->pp_chunks <= 1, MK_ERR_UNSUPPORTED,
-           "pp_schedule, pp_chunks: pipeline parallelism is not built yet; use 1f1b and 1");
   MK_CHECK(ctx, c->norm != MT_NORM_HYBRID || c->recompute != MT_RECOMPUTE_SELECTIVE, MK_ERR_UNSUPPORTED,
            "recompute: selective knows no parts of a hybrid block; use none or full");
   MK_CHECK(ctx, c->norm != MT_NORM_HYBRID || (c->weights_in[0] == '\0' && c->weights_out[0] == '\0'),
@@ -182,5 +198,6 @@ mk_status mt_config_check(mk_context *ctx, const mt_config *cfg) {
   MK_TRY(ctx, check_mxfp8(ctx, cfg));
   MK_TRY(ctx, check_checkpoints(ctx, cfg));
   MK_TRY(ctx, check_fault(ctx, cfg));
+  MK_TRY(ctx, check_pipeline(ctx, cfg));
   return check_built(ctx, cfg);
 }

@@ -12,16 +12,17 @@
 #include "trainer/launch/config.h"
 #include "trainer/launch/fault.h"
 #include "trainer/launch/peaks.h"
+#include "trainer/launch/schedule.h"
 #include "trainer/step/loop.h"
 
-enum { OPTION_PEAKS = 256, OPTION_KEYS, OPTION_PLAN, MOST_SETS = 128 };
+enum { OPTION_PEAKS = 256, OPTION_KEYS, OPTION_PLAN, OPTION_SCHEDULE, MOST_SETS = 128 };
 
 typedef struct options {
   mk_context *ctx;
   const char *config, *out, *resume;
   const char *set[MOST_SETS];
   int n_sets;
-  bool peaks, keys, plan;
+  bool peaks, keys, plan, schedule;
 } options;
 
 static const struct argp_option OPTIONS[] = {
@@ -35,6 +36,7 @@ static const struct argp_option OPTIONS[] = {
      0},
     {"keys", OPTION_KEYS, NULL, 0, "list all keys with defaults and ranges, then end", 0},
     {"plan", OPTION_PLAN, NULL, 0, "print the planned memory of a rank as JSON, then end", 0},
+    {"schedule", OPTION_SCHEDULE, NULL, 0, "print what each pipeline rank does in a step, then end", 0},
     {"peaks", OPTION_PEAKS, NULL, 0, "measure this machine's GEMM and memory rates, print JSON, then end", 0},
     {0},
 };
@@ -65,6 +67,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       return 0;
     case OPTION_PLAN:
       o->plan = true;
+      return 0;
+    case OPTION_SCHEDULE:
+      o->schedule = true;
       return 0;
     case 's':
       if (o->n_sets == MOST_SETS)
@@ -217,6 +222,7 @@ static mk_status run(mk_context *ctx, options *o) {
   if (o->keys) return print_keys();
   MK_TRY(ctx, resolve(ctx, o, &cfg));
   if (o->plan) return print_plan(ctx, &cfg);
+  if (o->schedule) return mt_schedule_print(ctx, &cfg);
   if (o->peaks) return mt_peaks_print(ctx, &cfg);
   mk_status st = o->out != NULL ? mk_folder_make(ctx, o->out) : MK_OK;
   if (st != MK_OK) mk_error_prefix(ctx, "--out");

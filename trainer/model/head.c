@@ -30,7 +30,7 @@ static mk_status chunk_run(mt_model *m, const mt_pass *pass, int64_t first, int6
 }
 
 /* In: the stream x [T,D], which is head.stream, or with pre-norm a stream and a branch whose sum becomes head.stream.
- * Out: gradient of head.stream, in the set or, where the backward pass follows at once, in scratch.dx. */
+ * Out: gradient of head.stream, in p->d_head or, where the backward pass follows at once, in scratch.dx. */
 mk_status mt_head_forward_backward(mt_model *m, const mt_pass *p, const mk_tensor *x, const mk_tensor *pending) {
   mk_context *ctx = m->ctx;
   mt_head *h = &m->head;
@@ -41,6 +41,6 @@ mk_status mt_head_forward_backward(mt_model *m, const mt_pass *p, const mk_tenso
     MK_TRY(ctx, chunk_run(m, p, first, rows));
   }
   if (!p->train) return MK_OK;
-  const mk_tensor *d_stream = mk_tensor_present(&p->set->d_stream) ? &p->set->d_stream : &m->scratch.dx;
+  const mk_tensor *d_stream = mk_tensor_present(&p->d_head) ? &p->d_head : &m->scratch.dx;
   return mt_norm_backward(m, p, unit, MT_PARAM_HEAD_NORM, &h->stream, &h->rstd, &h->d_normed, NULL, d_stream);
 }

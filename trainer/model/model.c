@@ -184,22 +184,12 @@ static mk_status replay_layer(mt_model *m, const mt_pass *p, mt_layer *l) {
   return mt_mlp_forward(m, &replay, l, &stream, &pending);
 }
 
-/* The head's gradient takes the place of scratch.dx, whose memory the set gets in return. */
-static mk_status backward_head(mt_model *m, const mt_pass *p) {
-  mk_tensor *d_stream = &p->set->d_stream, swap = m->scratch.dx;
-  if (mk_tensor_present(d_stream)) {
-    m->scratch.dx = *d_stream;
-    *d_stream = swap;
-  }
-  return unit_done(p, m->params.units - 1);
-}
-
 mk_status mt_model_backward(mt_model *m, const mt_pass *p) {
   mk_context *ctx = m->ctx;
   const mt_pp_stage *stage = &m->chunk[p->chunk].stage;
   mt_layer *layer = layers_of(m, p);
   MK_TRY(ctx, balance_loss(m, p));
-  if (stage->predicts) MK_TRY(ctx, backward_head(m, p));
+  if (stage->predicts) MK_TRY(ctx, unit_done(p, m->params.units - 1));
   for (int64_t i = stage->layers - 1; i >= 0; i--) {
     MK_TRY(ctx, unit_needed(p, layer[i].unit, MT_USE_BACKWARD));
     MK_TRY(ctx, replay_layer(m, p, &layer[i]));

@@ -106,7 +106,6 @@ typedef struct mt_set {
   mt_layer *layer;        /* [n_layers] of all chunks of the rank */
   mk_tensor ids, labels;  /* i32 [T]; on ranks with the embedding, with the head */
   mt_embedding embedding; /* likewise */
-  mk_tensor d_stream;     /* c [T,D] gradient of head.stream; absent where the backward pass follows at once */
   mk_tensor counts;       /* i32 [moe,groups,E], moe = most MoE layers of a chunk */
   mk_tensor score_sum;    /* f32 [moe,groups,E] */
 } mt_set;
@@ -148,6 +147,7 @@ typedef struct mt_pass {
   int chunk;
   mt_set *set;
   mk_tensor x_in, x_out; /* c [T,D] stream into and out of the chunk; absent where it embeds, where it predicts */
+  mk_tensor d_head;      /* c [T,D] where it predicts: place of the gradient of the head's input; absent = scratch.dx */
   bool train;            /* false: evaluation; no gradients, no trace in the step's sums */
   bool replay;           /* forward again for the backward pass (recompute.h): nothing is counted twice */
   unsigned parts;        /* replay: the parts of a layer that are made again */
@@ -188,9 +188,9 @@ mk_status mt_model_pack(mt_model *model, mk_stream *stream);
  * head's input is taken on the way (when pass->train). pass->x_in must stay until the backward pass is over. */
 mk_status mt_model_forward(mt_model *model, const mt_pass *pass);
 
-/* Backward of a chunk. In: scratch.dx = gradient of x_out (except where it predicts). Out: scratch.dx = gradient of
- * x_in (except where it embeds); gradients of parameters are accumulated. Backward passes of a chunk run in the order
- * of microbatches. */
+/* Backward of a chunk. In: scratch.dx = gradient of x_out, or of the head's input. Out: scratch.dx = gradient of x_in
+ * (except where it embeds); gradients of parameters are accumulated. Backward passes of a chunk run in the order of
+ * microbatches. */
 mk_status mt_model_backward(mt_model *model, const mt_pass *pass);
 
 /* Where a forward pass adds its sums: the step's, or, in evaluation and recompute, sums that nobody reads as the

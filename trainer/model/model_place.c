@@ -211,9 +211,7 @@ static void place_chunk(placer *w, mt_set *set, const mt_chunk *chunk) {
     if (i > 0 || chunk->stage.embeds) put2(w->act, &l->x, w->c, m->tokens, c->d_model);
     place_layer(w, l);
   }
-  if (!chunk->stage.predicts) return;
-  put1(w->act, &set->labels, MK_I32, m->tokens);
-  if (m->sets > 1) put2(w->act, &set->d_stream, w->c, m->tokens, c->d_model);
+  if (chunk->stage.predicts) put1(w->act, &set->labels, MK_I32, m->tokens);
 }
 
 /* Chunks take turns in a set: each starts where the set starts, and the set ends where the longest does. */

@@ -2,7 +2,7 @@
 #include "trainer/optim/optim.h"
 
 void mt_optim_place(mt_optim *optim, mk_arena *arenas) {
-  int64_t times = 2 * optim->mesh->plan.dp + 1;
+  int64_t times = 2 * optim->mesh->plan.world + 1;
   optim->reduce = mk_tensor_1d(MK_F64, MK_SUM_COUNT + 1 + times);
   optim->log = mk_tensor_1d(MK_U8, (int64_t)sizeof(mk_step_log));
   mk_arena_place(&arenas[MK_MEM_WORKSPACE], &optim->reduce);
@@ -17,17 +17,17 @@ void mt_optim_place(mt_optim *optim, mk_arena *arenas) {
 
 static mk_status send_times(mt_optim *optim, mk_stream *stream, int64_t slot) {
   const mt_mesh_plan *plan = &optim->mesh->plan;
-  mk_tensor own = mk_tensor_slice(&optim->times, 2 * plan->dp_rank, 2);
-  mk_tensor stop = mk_tensor_slice(&optim->times, 2 * plan->dp, 1);
+  mk_tensor own = mk_tensor_slice(&optim->times, 2 * plan->rank, 2);
+  mk_tensor stop = mk_tensor_slice(&optim->times, 2 * plan->world, 1);
   MK_TRY(optim->ctx, mk_fill(stream, &optim->times, 0));
   MK_TRY(optim->ctx, mk_copy_h2d(stream, &stop, &optim->own_stop[slot]));
   return mk_copy_h2d(stream, &own, optim->own_times[slot]);
 }
 
 mk_status mt_optim_times_exchange(mt_optim *optim, mk_stream *stream) {
-  mt_comm *dense = optim->mesh->dense;
+  mt_comm *all = mt_mesh_all(optim->mesh);
   MK_TRY(optim->ctx, send_times(optim, stream, 0));
-  return dense->size == 1 ? MK_OK : mt_comm_all_reduce(dense, &optim->times, &optim->times, MT_SUM, stream);
+  return all->size == 1 ? MK_OK : mt_comm_all_reduce(all, &optim->times, &optim->times, MT_SUM, stream);
 }
 
 mk_status mt_optim_begin(mt_optim *optim, mk_stream *stream, int64_t step) {
@@ -84,12 +84,12 @@ mk_status mt_optim_reduce(mt_optim *optim, mk_stream *stream) {
   mk_context *ctx = optim->ctx;
   const mt_config *c = optim->cfg;
   mt_model *m = optim->model;
-  mt_comm *dense = optim->mesh->dense;
+  mt_comm *all = mt_mesh_all(optim->mesh);
   MK_TRY(ctx, add_shared_norms(optim, stream));
-  if (dense->size > 1) {
-    MK_TRY(ctx, mt_comm_all_reduce(dense, &optim->reduce, &optim->reduce, MT_SUM, stream));
+  if (all->size > 1) {
+    MK_TRY(ctx, mt_comm_all_reduce(all, &optim->reduce, &optim->reduce, MT_SUM, stream));
     if (m->moe_layers > 0) {
-      MK_TRY(ctx, mt_comm_all_reduce(dense, &m->step_counts, &m->step_counts, MT_SUM, stream));
+      MK_TRY(ctx, mt_comm_all_reduce(all, &m->step_counts, &m->step_counts, MT_SUM, stream));
     }
   }
   return mk_step_clip(stream, &(mk_step_clip_args){.state = m->state,
@@ -103,8 +103,8 @@ mk_status mt_optim_reduce(mt_optim *optim, mk_stream *stream) {
 }
 
 int64_t mt_optim_wire_bytes(const mt_config *cfg, const mt_mesh_plan *plan) {
-  int64_t reduce = MK_SUM_COUNT + 2 + 2 * plan->dp, counts = mt_config_moe_layers(cfg) * cfg->experts;
-  return plan->dp > 1 ? 8 * (reduce + counts) : 0;
+  int64_t reduce = MK_SUM_COUNT + 2 + 2 * plan->world, counts = mt_config_moe_layers(cfg) * cfg->experts;
+  return plan->world > 1 ? 8 * (reduce + counts) : 0;
 }
 
 /* The next step adds to all elements of such a gradient, the own shard or not. */

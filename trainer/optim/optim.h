@@ -12,8 +12,8 @@ extern "C" {
 enum { MT_TIME_SLOTS = 4 };
 
 /* Per-step reductions and the update. One small all-reduce a step carries everything that ranks must agree on or tell
- * each other: reduce is f64 [MK_SUM_COUNT + 1 + 2*dp + 1] = the step's sums | the squared norm | time and compute time
- * of every data-parallel rank (each fills its own two, the others are zero, so that the sum is a gather) | ranks that
+ * each other: reduce is f64 [MK_SUM_COUNT + 1 + 2*ranks + 1] = the step's sums | the squared norm | time and compute time
+ * of every rank (each fills its own two, the others are zero, so that the sum is a gather) | ranks that
  * were told to stop. */
 typedef struct mt_optim {
   mk_context *ctx;
@@ -22,7 +22,7 @@ typedef struct mt_optim {
   const mt_mesh *mesh;
   int64_t total_steps; /* where cosine and linear schedules end */
   mk_tensor reduce;
-  mk_tensor times;                    /* f64 [2*dp + 1], the last part of reduce */
+  mk_tensor times;                    /* f64 [2*ranks + 1], the last part of reduce */
   mk_tensor log;                      /* u8 [sizeof(mk_step_log)] */
   mk_tensor verdict, notice;          /* i32 [1], u8 [MK_MESSAGE_BYTES]: what ranks tell each other outside steps */
   double own_times[MT_TIME_SLOTS][2]; /* by step; the host fills the slot of the coming step */
@@ -43,7 +43,7 @@ mk_status mt_optim_times_exchange(mt_optim *optim, mk_stream *stream);
 mk_status mt_optim_unit_norms(mt_optim *optim, mk_stream *stream, int unit);
 
 /* After all gradients are complete sums: norm over all ranks (replicated tensors count once, experts once each,
- * Olmo-core 3.0.0 olmo_core/optim/moe_optimizer.py), loss sums over all data-parallel ranks, clip coefficient, skip. */
+ * Olmo-core 3.0.0 olmo_core/optim/moe_optimizer.py), loss sums over all ranks, clip coefficient, skip. */
 mk_status mt_optim_reduce(mt_optim *optim, mk_stream *stream);
 
 /* Pure: bytes that one step's reductions hand to the communicators. */

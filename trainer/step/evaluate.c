@@ -3,13 +3,13 @@
 
 #include <math.h>
 
-/* Sums two values over the data-parallel ranks through the evaluation's own device sums. */
+/* Sums two values over all ranks through the evaluation's own device sums. */
 static mk_status sum_over_ranks(mt_trainer *t, double values[2]) {
-  mt_comm *dense = t->mesh->dense;
+  mt_comm *all = mt_mesh_all(t->mesh);
   mk_tensor two = mk_tensor_slice(&t->model->eval_sums, 0, 2);
-  if (dense->size == 1) return MK_OK;
+  if (all->size == 1) return MK_OK;
   MK_TRY(t->ctx, mk_copy_h2d(t->compute, &two, values));
-  MK_TRY(t->ctx, mt_comm_all_reduce(dense, &two, &two, MT_SUM, t->compute));
+  MK_TRY(t->ctx, mt_comm_all_reduce(all, &two, &two, MT_SUM, t->compute));
   MK_TRY(t->ctx, mk_copy_d2h(t->compute, values, &two));
   return mk_stream_sync(t->compute, false);
 }

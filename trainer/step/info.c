@@ -75,7 +75,7 @@ mk_status mt_run_rank_spread(mt_trainer *t, double *out) {
                 t->cfg.router_z_weight * log.sum[MK_SUM_RZ];
   double pair[2] = {loss, -loss}; /* the largest of -loss is minus the smallest loss */
   MK_TRY(t->ctx, mk_copy_h2d(t->compute, &two, pair));
-  MK_TRY(t->ctx, mt_comm_all_reduce(t->mesh->dense, &two, &two, MT_MAX, t->compute));
+  MK_TRY(t->ctx, mt_comm_all_reduce(mt_mesh_all(t->mesh), &two, &two, MT_MAX, t->compute));
   MK_TRY(t->ctx, mk_copy_d2h(t->compute, pair, &two));
   MK_TRY(t->ctx, mk_stream_sync(t->compute, false));
   *out = pair[0] + pair[1];

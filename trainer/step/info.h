@@ -11,7 +11,7 @@ void mt_run_info_fill(mt_trainer *t, mt_run_info *info);
 /* Memory peaks of this rank and of the process (VmHWM). */
 void mt_run_end_fill(mt_trainer *t, mt_run_end *end);
 
-/* Collective. Largest minus smallest loss of the last step over the data-parallel ranks: 0 where they agree. */
+/* Collective. Largest minus smallest loss of the last step over the ranks: 0 where they agree. */
 mk_status mt_run_rank_spread(mt_trainer *t, double *out);
 
 /* One op record each, and end->bound_s: the roofline of one step. Errors are kept in the context. */

@@ -83,7 +83,7 @@ static double max_of(const double *times, int ranks, int which) {
 /* Record of step k, whose times stand in `times`. */
 static mk_status record_step(loop *l, int64_t k, const double *times) {
   const mk_step_log *log = &l->t->slot[k % MT_LOG_SLOTS].log;
-  int ranks = l->t->mesh->plan.dp;
+  int ranks = l->t->mesh->plan.world;
   mt_step_times step = {.time_s = max_of(times, ranks, 0),
                         .time_median_s = median_of(times, ranks, 0),
                         .compute_max_s = max_of(times, ranks, 1),
@@ -201,7 +201,7 @@ static bool eval_due(const mt_config *c, int64_t n, int64_t last) {
 
 /* Some rank was told to stop before step k began: a word of the step's reduction, so that all ranks know it at once. */
 static bool told_to_stop(const loop *l, int64_t k) {
-  return l->stop.saves && l->t->slot[k % MT_LOG_SLOTS].times[2 * l->t->mesh->plan.dp] > 0;
+  return l->stop.saves && l->t->slot[k % MT_LOG_SLOTS].times[2 * l->t->mesh->plan.world] > 0;
 }
 
 /* What follows step n: records that are due, evaluation, checkpoint, end on request. */

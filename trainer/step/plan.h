@@ -5,6 +5,7 @@
 
 #include "trainer/optim/optim.h"
 #include "trainer/parallel/parallel.h"
+#include "trainer/parallel/pp.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -16,13 +17,14 @@ typedef struct mt_memory_plan {
 } mt_memory_plan;
 
 /* First pass: places all tensors of the parts, without memory. */
-void mt_memory_plan_count(mt_memory_plan *plan, mk_device *dev, mt_model *model, mt_optim *optim);
+void mt_memory_plan_count(mt_memory_plan *plan, mk_device *dev, mt_model *model, mt_optim *optim, mt_pp *pp);
 
 /* Allocates what was counted and places again. MK_ERR_MEMORY names the budget, the total and each category. */
-mk_status mt_memory_plan_commit(mt_memory_plan *plan, mt_model *model, mt_optim *optim);
+mk_status mt_memory_plan_commit(mt_memory_plan *plan, mt_model *model, mt_optim *optim, mt_pp *pp);
 void mt_memory_plan_release(mt_memory_plan *plan);
 
-/* Pure: planned bytes of rank 0 by category for a configuration; nothing is allocated, no rank is started. */
+/* Pure: planned bytes by category for a configuration, of that pipeline rank that needs most; nothing is allocated, no
+ * rank is started. */
 mk_status mt_plan_memory(mk_context *ctx, const mt_config *cfg, size_t bytes[MK_MEM_COUNT]);
 
 #ifdef __cplusplus

@@ -5,6 +5,7 @@
 #include "trainer/data/data.h"
 #include "trainer/step/trainer.h"
 
+/* Passes of a stage come in the order of microbatches, so that the last one completes its units. */
 static mk_status unit_done(void *user, int unit) {
   mt_trainer *t = user;
   const mt_sharding_ops *ops = t->sharding->ops;
@@ -38,38 +39,53 @@ void mt_trainer_hook(mt_trainer *t, mt_pass *pass) {
 
 mk_status mt_trainer_begin(mt_trainer *t) {
   t->step += 1;
-  t->running = 0;
+  t->next = 0;
+  t->given = 0;
   MK_TRY(t->ctx, mk_event_record(t->slot[t->step % MT_LOG_SLOTS].start, t->compute));
   t->call_s = t->dev->call_s;
   return mt_optim_begin(&t->optim, t->compute, t->step);
 }
 
-/* The ring holds two steps: a slot is used again only after the log of the step that used it was waited for. */
-static mk_status upload(mt_trainer *t, const int32_t *tokens, const int32_t *labels) {
-  int64_t count = t->model->tokens;
-  int64_t slot = ((t->step % 2) * t->microbatches + t->running) * count;
-  memcpy(t->ids + slot, tokens, (size_t)count * sizeof *tokens);
-  memcpy(t->labels + slot, labels, (size_t)count * sizeof *labels);
-  MK_TRY(t->ctx, mk_copy_h2d(t->compute, &t->model->set[0].ids, t->ids + slot));
-  return mk_copy_h2d(t->compute, &t->model->set[0].labels, t->labels + slot);
+/* Place of a microbatch in the ring, which holds two steps: one is used again only after the log of the step that used
+ * it was waited for. */
+static int64_t ring_place(const mt_trainer *t, int64_t microbatch) {
+  return ((t->step % 2) * t->microbatches + microbatch) * t->model->tokens;
+}
+
+/* Tokens for the embedding, labels for the head, each where it is. */
+static mk_status upload(mt_trainer *t, const mt_pp_action *a) {
+  const mt_pp_stage *stage = &t->model->chunk[a->chunk].stage;
+  mt_set *set = &t->model->set[a->set];
+  int64_t place = ring_place(t, a->microbatch);
+  if (stage->embeds) MK_TRY(t->ctx, mk_copy_h2d(t->compute, &set->ids, t->ids + place));
+  return stage->predicts ? mk_copy_h2d(t->compute, &set->labels, t->labels + place) : MK_OK;
+}
+
+static mk_status act(mt_trainer *t, const mt_pp_action *a) {
+  const mt_mesh_plan *plan = &t->mesh->plan;
+  mt_pass pass = {.train = true,
+                  .first_token = mt_data_first_token(&t->cfg, plan->dp_rank, a->microbatch),
+                  .microbatches = t->microbatches * plan->dp};
+  int64_t routes = mt_config_moe_layers(&t->cfg) * t->model->tokens * t->cfg.top_k;
+  if (t->routes != NULL) pass.routes = t->routes + a->microbatch * routes;
+  t->running = a->microbatch;
+  mt_trainer_hook(t, &pass);
+  if (a->op == MT_PP_COMPUTE && !a->backward) MK_TRY(t->ctx, upload(t, a));
+  return mt_pp_run(t->pp, t->model, a, &pass);
 }
 
 mk_status mt_trainer_microbatch(mt_trainer *t, const int32_t *tokens, const int32_t *labels) {
-  const mt_mesh_plan *plan = &t->mesh->plan;
-  MK_CHECK(t->ctx, t->running < t->microbatches, MK_ERR_ARG, "step %lld takes %lld microbatches", (long long)t->step,
+  const mt_pp_list *list = t->pp->step_list;
+  size_t bytes = (size_t)t->model->tokens * sizeof *tokens;
+  MK_CHECK(t->ctx, t->given < t->microbatches, MK_ERR_ARG, "step %lld takes %lld microbatches", (long long)t->step,
            (long long)t->microbatches);
-  MK_TRY(t->ctx, upload(t, tokens, labels));
-  mt_pass pass = {.stream = t->compute,
-                  .set = &t->model->set[0],
-                  .train = true,
-                  .first_token = mt_data_first_token(&t->cfg, plan->dp_rank, t->running),
-                  .microbatches = t->microbatches * plan->dp};
-  int64_t routes = mt_config_moe_layers(&t->cfg) * t->model->tokens * t->cfg.top_k;
-  if (t->routes != NULL) pass.routes = t->routes + t->running * routes;
-  mt_trainer_hook(t, &pass);
-  MK_TRY(t->ctx, mt_model_forward(t->model, &pass));
-  MK_TRY(t->ctx, mt_model_backward(t->model, &pass));
-  t->running += 1;
+  memcpy(t->ids + ring_place(t, t->given), tokens, bytes);
+  memcpy(t->labels + ring_place(t, t->given), labels, bytes);
+  t->given += 1;
+  for (; list->action[t->next].op != MT_PP_STEP; t->next++) {
+    if (list->action[t->next].microbatch >= t->given) break;
+    MK_TRY(t->ctx, act(t, &list->action[t->next]));
+  }
   return MK_OK;
 }
 

@@ -25,12 +25,14 @@ static mk_status create_parts(mt_trainer *t, mt_comm *world) {
   MK_TRY(ctx, mt_mesh_create(ctx, world, &layout, &t->mesh));
   const mt_mesh_plan *plan = &t->mesh->plan;
   MK_TRY(ctx, mt_ep_create(ctx, t->dev, c, plan->ep, plan->ep_rank, t->mesh->ep, &t->ep));
-  MK_TRY(ctx, mt_model_create(ctx, t->dev, c, plan, t->ep, 1, &t->model));
+  MK_TRY(ctx, mt_pp_create(ctx, c, plan, &t->pp));
+  MK_TRY(ctx, mt_pp_start(t->pp, t->mesh, t->compute));
+  MK_TRY(ctx, mt_model_create(ctx, t->dev, c, plan, t->ep, mt_pp_sets(t->pp), &t->model));
   mt_sharding_layout(&t->model->params, c, plan);
   int64_t total = c->schedule_steps > 0 ? c->schedule_steps : c->warmup_steps + c->steps;
   t->optim = (mt_optim){.ctx = ctx, .cfg = c, .model = t->model, .mesh = t->mesh, .total_steps = total};
-  mt_memory_plan_count(&t->memory, t->dev, t->model, &t->optim);
-  MK_TRY(ctx, mt_memory_plan_commit(&t->memory, t->model, &t->optim));
+  mt_memory_plan_count(&t->memory, t->dev, t->model, &t->optim, t->pp);
+  MK_TRY(ctx, mt_memory_plan_commit(&t->memory, t->model, &t->optim, t->pp));
   return mt_sharding_create(ctx, c, &t->model->params, t->mesh, t->compute, t->comm, &t->sharding);
 }
 
@@ -40,7 +42,7 @@ static mk_status create_host(mt_trainer *t) {
   MK_TRY(ctx, mk_heap_array(ctx, ring, sizeof(int32_t), &t->ids));
   MK_TRY(ctx, mk_heap_array(ctx, ring, sizeof(int32_t), &t->labels));
   for (int i = 0; i < MT_LOG_SLOTS; i++) {
-    size_t times = (size_t)(2 * t->mesh->plan.dp + 1);
+    size_t times = (size_t)(2 * t->mesh->plan.world + 1);
     MK_TRY(ctx, mk_heap_array(ctx, times, sizeof(double), &t->slot[i].times));
     MK_TRY(ctx, mk_event_create(t->dev, &t->slot[i].start));
     MK_TRY(ctx, mk_event_create(t->dev, &t->slot[i].end));
@@ -81,7 +83,8 @@ out:
 void mt_trainer_destroy(mt_trainer *t) {
   if (t == NULL) return;
   mk_context *ctx = t->ctx;
-  mk_stream_destroy(t->comm); /* streams first: nothing may still run on the memory below */
+  mt_pp_destroy(t->pp); /* streams first: nothing may still run on the memory below */
+  mk_stream_destroy(t->comm);
   mk_stream_destroy(t->compute);
   for (int i = 0; i < MT_LOG_SLOTS; i++) {
     mk_event_destroy(t->slot[i].end);

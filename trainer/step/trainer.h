@@ -16,8 +16,8 @@ typedef struct mt_log_slot {
   mk_event *start, *end; /* recorded at the step's begin and end */
   mk_step_log log;
   double comm_s; /* time of this step that the compute stream spent in communication; 0 where unknown */
-  double *times; /* [2 * dp + 1] time and compute time of every data-parallel rank, of the step two before; ranks that
-                    had been told to stop when the step began */
+  double *times; /* [2 * ranks + 1] time and compute time of every rank, of the step two before; ranks that had been
+                    told to stop when the step began */
 } mt_log_slot;
 
 typedef struct mt_trainer {
@@ -27,6 +27,7 @@ typedef struct mt_trainer {
   mk_stream *compute, *comm;
   mt_mesh *mesh;
   mt_ep *ep;
+  mt_pp *pp;
   mt_model *model;
   mt_sharding *sharding;
   mt_optim optim;
@@ -34,7 +35,9 @@ typedef struct mt_trainer {
   int64_t microbatches;  /* of this rank and step */
   int64_t step;          /* steps begun */
   int64_t resumed;       /* steps that were done before this process began */
-  int64_t running;       /* microbatch of the running step */
+  int64_t next;          /* action of the step's list that comes next */
+  int64_t given;         /* microbatches handed over in this step */
+  int64_t running;       /* microbatch of the running pass */
   double call_s;         /* the device's time in communication when the step began */
   int32_t *ids, *labels; /* host ring, 2 * microbatches * T: valid until the stream has passed */
   /* tests: host [microbatches, MoE layers of the model, T, K] of the running step, or NULL; chosen experts are put here
@@ -49,7 +52,8 @@ mk_status mt_trainer_create(mk_context *ctx, const mt_config *cfg, mt_comm *worl
 void mt_trainer_destroy(mt_trainer *t);
 
 /* One optimizer step in parts: begin, then each microbatch in order (tokens and labels [T], host, copied), then finish:
- * reduce, clip, update, gather, log. */
+ * reduce, clip, update, gather, log. A microbatch lets the rank's list of actions go on up to the first that needs the
+ * next one; on every pipeline rank, whether it reads tokens or not. */
 mk_status mt_trainer_begin(mt_trainer *t);
 mk_status mt_trainer_microbatch(mt_trainer *t, const int32_t *tokens, const int32_t *labels);
 mk_status mt_trainer_finish(mt_trainer *t);
@@ -71,8 +75,9 @@ mk_status mt_trainer_time_read(mt_trainer *t, int64_t step, double own[2]);
 /* Waits for the last finished step and copies its log (tests). */
 mk_status mt_trainer_log_read(mt_trainer *t, mk_step_log *out);
 
-/* Forward pass without gradients on tokens and labels [T] (host); leaves no trace in the training state. Adds the sum
- * of cross-entropy and the number of labels of this rank. logits: host [T,V] in the compute dtype, or NULL. */
+/* Forward pass without gradients on tokens and labels [T] (host); leaves no trace in the training state. Gives the sum
+ * of cross-entropy and the number of labels of this rank (0 where it has no head). logits: host [T,V] in the compute
+ * dtype, or NULL. Collective over the pipeline. */
 mk_status mt_trainer_evaluate(mt_trainer *t, const int32_t *tokens, const int32_t *labels, double *ce_sum,
                               double *label_count, void *logits);
 

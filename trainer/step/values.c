@@ -168,22 +168,30 @@ mk_status mt_trainer_weights_changed(mt_trainer *t) {
   return mk_stream_sync(t->compute, false);
 }
 
+/* One action of an evaluation, from tokens and labels on the host. */
+static mk_status evaluate_action(mt_trainer *t, const mt_pp_action *a, const mt_pass *pass, const int32_t *tokens,
+                                 const int32_t *labels) {
+  if (a->op == MT_PP_COMPUTE) {
+    const mt_pp_stage *stage = &t->model->chunk[a->chunk].stage;
+    mt_set *set = &t->model->set[a->set];
+    if (stage->embeds) MK_TRY(t->ctx, mk_copy_h2d(t->compute, &set->ids, tokens));
+    if (stage->predicts) MK_TRY(t->ctx, mk_copy_h2d(t->compute, &set->labels, labels));
+  }
+  return mt_pp_run(t->pp, t->model, a, pass);
+}
+
 mk_status mt_trainer_evaluate(mt_trainer *t, const int32_t *tokens, const int32_t *labels, double *ce_sum,
                               double *label_count, void *logits) {
   mk_context *ctx = t->ctx;
   mt_model *m = t->model;
+  const mt_pp_list *list = t->pp->evaluation_list;
   double sums[MK_SUM_COUNT];
-  mt_set *set = &m->set[0];
-  mt_pass pass = {.stream = t->compute,
-                  .set = set,
-                  .logits_out = logits,
-                  .microbatches = 1,
-                  .first_token = mt_data_first_token(&t->cfg, t->mesh->plan.dp_rank, 0)};
-  MK_TRY(ctx, mk_copy_h2d(t->compute, &set->ids, tokens));
-  MK_TRY(ctx, mk_copy_h2d(t->compute, &set->labels, labels));
+  mt_pass pass = {
+      .logits_out = logits, .microbatches = 1, .first_token = mt_data_first_token(&t->cfg, t->mesh->plan.dp_rank, 0)};
   MK_TRY(ctx, mk_fill(t->compute, &m->eval_sums, 0));
   mt_trainer_hook(t, &pass);
-  MK_TRY(ctx, mt_model_forward(m, &pass));
+  for (int64_t i = 0; i < list->count; i++)
+    MK_TRY(ctx, evaluate_action(t, &list->action[i], &pass, tokens, labels));
   MK_TRY(ctx, mk_copy_d2h(t->compute, sums, &m->eval_sums));
   MK_TRY(ctx, mk_stream_sync(t->compute, false));
   *ce_sum = sums[MK_SUM_CE] * (double)mt_data_labels_per_step(&t->cfg); /* the state's divisor */
