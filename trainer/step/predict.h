@@ -9,6 +9,7 @@
 
 #include "trainer/model/model.h"
 #include "trainer/parallel/parallel.h"
+#include "trainer/parallel/pp.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -17,9 +18,10 @@ extern "C" {
 /* Payload of one step of this rank, as comm.h defines it, in bytes. */
 typedef struct mt_wire {
   int64_t sharding; /* gradients and weights: communicators dense and expert */
-  int64_t optim;    /* sums, norm, times and expert counts: dense */
+  int64_t optim;    /* sums, norm, times and expert counts: all ranks */
   int64_t ep;       /* token exchange, of which ep_counts are counts of routes */
   int64_t ep_counts;
+  int64_t pp;     /* streams and gradients between pipeline stages */
   int64_t window; /* rows that pass between ranks through windows; no communicator counts them */
 } mt_wire;
 
@@ -31,6 +33,9 @@ mt_wire mt_predict_wire(const mt_config *cfg, const mt_mesh_plan *plan, const mt
 /* Host waits inside one step: those of the transport. */
 int64_t mt_predict_host_waits(const mt_config *cfg, const mt_params *params, const mt_ep *ep);
 
+/* Chunks of a pipeline rank that are live at once, by the schedule's formula; `v` has none: as its list says. */
+int64_t mt_predict_sets(const mt_pp *pp, int pp_rank);
+
 /* Peak bytes of device memory of a rank by what they are for. `state` holds parameters, gradients and optimizer state
  * (mem_bytes of the strategy). Every tensor starts on 64 bytes; the formulas add that much for each. */
 typedef struct mt_memory {
@@ -38,7 +43,7 @@ typedef struct mt_memory {
 } mt_memory;
 
 mt_memory mt_predict_memory(const mt_config *cfg, const mt_mesh_plan *plan, const mt_params *params, const mt_ep *ep,
-                            mk_device *dev);
+                            const mt_pp *pp, mk_device *dev);
 
 static inline int64_t mt_memory_total(const mt_memory *m) { return m->state + m->activations + m->comm + m->workspace; }
 

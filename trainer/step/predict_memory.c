@@ -14,6 +14,10 @@ typedef struct sizes {
   int64_t t, n;       /* tokens; rows reserved for the local experts */
   int64_t d, q, o;    /* widths: model, q|k|v, output of the heads */
   int64_t dense, moe; /* layers of this rank */
+  const mt_pp *pp;
+  int64_t sets;      /* chunks live at once */
+  int64_t chunk_moe; /* most MoE layers of a chunk */
+  bool predicts;     /* this rank has the head */
 } sizes;
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -84,25 +88,65 @@ static unsigned shared_parts(const sizes *z, bool dense) {
   return mt_parts_shared(&model, &layer);
 }
 
-static int64_t kind_bytes(const sizes *z, bool dense) {
-  int64_t layers = dense ? z->dense : z->moe;
-  unsigned shared = shared_parts(z, dense);
-  if (layers == 0) return 0;
-  return parts_bytes(z, dense, shared) + layers * parts_bytes(z, dense, MT_PARTS_ALL & ~shared);
+int64_t mt_predict_sets(const mt_pp *pp, int pp_rank) {
+  const mt_pp_shape *s = &pp->step.shape;
+  int64_t behind = s->ranks - 1 - pp_rank, all = s->chunks * s->microbatches, most = all;
+  if (s->schedule == MT_PP_1F1B) most = behind + 1;
+  if (s->schedule == MT_PP_INTERLEAVED) most = (s->chunks - 1) * (s->microbatches / mt_pp_rounds(s)) + 2 * behind + 1;
+  if (s->schedule == MT_PP_V) most = pp->step_list->sets;
+  return most < all ? most : all;
 }
 
-static int64_t activation_bytes(const sizes *z) {
-  int64_t streams = (z->dense + z->moe) * per_token(z, z->d, 0, 1), head = per_token(z, 2 * z->d, 1, 3);
-  int64_t embedding = z->cfg->embed_norm ? per_token(z, z->d, 1, 2) : 0, tokens = 2 * (z->t * 4 + ALIGN);
-  return streams + kind_bytes(z, true) + kind_bytes(z, false) + head + embedding + tokens;
+/* What one live chunk keeps; the dense layers are the model's first. */
+typedef struct chunk_sizes {
+  int64_t activations, comm, moe;
+} chunk_sizes;
+
+static chunk_sizes chunk_bytes(const sizes *z, const mt_pp_stage *stage) {
+  unsigned kept[2] = {MT_PARTS_ALL & ~shared_parts(z, false), MT_PARTS_ALL & ~shared_parts(z, true)};
+  int64_t dense = z->cfg->dense_layers - stage->first_layer;
+  dense = dense < 0 ? 0 : dense < stage->layers ? dense : stage->layers;
+  int64_t moe = stage->layers - dense, streams = stage->layers - (stage->embeds ? 0 : 1);
+  chunk_sizes bytes = {.moe = moe};
+  bytes.activations =
+      streams * per_token(z, z->d, 0, 1) + dense * parts_bytes(z, true, kept[1]) + moe * parts_bytes(z, false, kept[0]);
+  if (stage->embeds) bytes.activations += 4 * z->t + (z->cfg->embed_norm ? per_token(z, z->d, 1, 2) : 0) + ALIGN;
+  if (stage->predicts) bytes.activations += 4 * z->t + ALIGN;
+  bytes.comm = moe * (((kept[0] & MT_PART_ROWS) != 0 ? mt_ep_rows_memory(z->ep).comm : 0) +
+                      ((kept[0] & MT_PART_ROUTES) != 0 ? mt_ep_layer_memory(z->ep).comm : 0));
+  return bytes;
 }
 
-/* Rows in a window are shared by the layers where every layer makes them again. */
-static int64_t comm_bytes(const sizes *z) {
-  unsigned shared = shared_parts(z, false);
-  int64_t rows = (shared & MT_PART_ROWS) != 0 ? 1 : z->moe, routes = (shared & MT_PART_ROUTES) != 0 ? 1 : z->moe;
-  if (z->moe == 0) rows = routes = 0;
-  return rows * mt_ep_rows_memory(z->ep).comm + routes * mt_ep_layer_memory(z->ep).comm + mt_ep_shared_bytes(z->ep);
+/* Chunks take turns in a set, so that a set is as large as the largest of them. */
+static chunk_sizes set_bytes(const sizes *z, int pp_rank) {
+  const mt_pp_shape *shape = &z->pp->step.shape;
+  chunk_sizes most = {0};
+  for (int chunk = 0; chunk < shape->chunks; chunk++) {
+    mt_pp_stage stage = mt_pp_stage_make(shape, z->cfg->layers, mt_pp_stage_at(shape, pp_rank, chunk));
+    chunk_sizes own = chunk_bytes(z, &stage);
+    most.activations = larger(most.activations, own.activations);
+    most.comm = larger(most.comm, own.comm);
+    most.moe = larger(most.moe, own.moe);
+  }
+  return most;
+}
+
+/* Shared parts once for each kind of layer that the rank has; sets; what the head reads. */
+static int64_t activation_bytes(const sizes *z, int pp_rank) {
+  int64_t bytes = z->sets * set_bytes(z, pp_rank).activations;
+  if (z->dense > 0) bytes += parts_bytes(z, true, shared_parts(z, true));
+  if (z->moe > 0) bytes += parts_bytes(z, false, shared_parts(z, false));
+  return bytes + (z->predicts ? per_token(z, 2 * z->d, 1, 3) : 0);
+}
+
+/* Windows and exchange buffers, and streams and gradients at the borders of stages. */
+static int64_t comm_bytes(const sizes *z, int pp_rank) {
+  unsigned shared = z->moe > 0 ? shared_parts(z, false) : 0;
+  int64_t borders = z->pp->buffers[MT_PP_STREAMS] + z->pp->buffers[MT_PP_GRADIENTS];
+  int64_t bytes = z->sets * set_bytes(z, pp_rank).comm + mt_ep_shared_bytes(z->ep);
+  if ((shared & MT_PART_ROWS) != 0) bytes += mt_ep_rows_memory(z->ep).comm;
+  if ((shared & MT_PART_ROUTES) != 0) bytes += mt_ep_layer_memory(z->ep).comm;
+  return bytes + borders * per_token(z, z->d, 0, 1);
 }
 
 /* MXFP8: the widest operands of one product, quantised, and an operand read back. */
@@ -128,6 +172,7 @@ static int64_t scratch_bytes(const sizes *z, mk_device *dev) {
   bool in_window = z->ep->ops->windowed && !mt_ep_arrives_mxfp8(z->ep); /* outputs of the experts and their gradients */
   int64_t n = z->moe > 0 ? z->n : 0, rows = n * (3 * c->expert_hidden + (in_window ? 0 : 2 * z->d));
   int64_t streams = c->norm == MT_NORM_HYBRID ? 6 : 5;
+  if (!z->predicts) streams -= 1;
   int64_t tokens = per_token(z, streams * z->d + z->q + z->o + 3 * hidden, c->experts + c->top_k, 16);
   mk_qk_shape shape = {.heads = c->heads, .kv_heads = c->kv_heads, .head_dim = c->head_dim, .seq_len = c->seq_len};
   int64_t attention = (int64_t)mk_attention_work_bytes(dev, z->t, &shape);
@@ -138,10 +183,13 @@ static int64_t scratch_bytes(const sizes *z, mk_device *dev) {
 static int64_t step_bytes(const sizes *z, const mt_mesh_plan *plan) {
   const mt_config *c = z->cfg;
   int64_t chunk = mt_head_chunk(c), groups = c->lb_granularity == MT_LB_INSTANCE ? z->t / c->seq_len : 1;
-  int64_t balance = c->experts * (z->moe * groups * (4 + 2 * z->f) + mt_config_moe_layers(c) * 8);
-  int64_t sums = (2 * MK_SUM_COUNT + 2 + 2 * plan->dp) * 8 + 4 + MK_MESSAGE_BYTES;
+  int64_t statistics = z->chunk_moe * groups * (z->sets * (4 + z->f) + z->f);
+  int64_t balance = c->experts * (statistics + mt_config_moe_layers(c) * 8);
+  int64_t sums = (2 * MK_SUM_COUNT + 2 + 2 * plan->world) * 8 + 4 + MK_MESSAGE_BYTES;
   int64_t state = (int64_t)(sizeof(mk_step_state) + sizeof(mk_step_log));
-  return chunk * (c->vocab * z->c + 2 * z->f) + c->seq_len * c->head_dim * z->f + balance + sums + state + 13 * ALIGN;
+  int64_t logits = z->predicts ? chunk * (c->vocab * z->c + 2 * z->f) : 0;
+  int64_t starts = (11 + 2 * z->sets) * ALIGN;
+  return logits + c->seq_len * c->head_dim * z->f + balance + sums + state + starts;
 }
 
 /* Copies of the GEMM weights in the order that the device's library wants; not of weights that are cut or MXFP8. */
@@ -158,7 +206,7 @@ static int64_t packed_bytes(const mt_params *params, const mt_config *cfg, mk_de
 }
 
 mt_memory mt_predict_memory(const mt_config *cfg, const mt_mesh_plan *plan, const mt_params *params, const mt_ep *ep,
-                            mk_device *dev) {
+                            const mt_pp *pp, mk_device *dev) {
   sizes z = {.cfg = cfg,
              .ep = ep,
              .c = (int64_t)mk_dtype_bytes(mt_compute_dtype(cfg)),
@@ -169,11 +217,15 @@ mt_memory mt_predict_memory(const mt_config *cfg, const mt_mesh_plan *plan, cons
              .q = (cfg->heads + 2 * cfg->kv_heads) * cfg->head_dim,
              .o = cfg->heads * cfg->head_dim,
              .dense = mt_params_layers(params, true),
-             .moe = mt_params_layers(params, false)};
+             .moe = mt_params_layers(params, false),
+             .pp = pp,
+             .sets = mt_predict_sets(pp, plan->pp_rank),
+             .predicts = mt_params_find(params, params->units - 1, MT_PARAM_HEAD_OUT) != NULL};
+  z.chunk_moe = set_bytes(&z, plan->pp_rank).moe;
   return (mt_memory){
       .state = mt_sharding_ops_for(cfg)->mem_bytes(params, cfg, plan) + 2 * params->count * ALIGN,
-      .activations = activation_bytes(&z),
-      .comm = comm_bytes(&z),
+      .activations = activation_bytes(&z, plan->pp_rank),
+      .comm = comm_bytes(&z, plan->pp_rank),
       .workspace = scratch_bytes(&z, dev) + step_bytes(&z, plan) + packed_bytes(params, cfg, dev),
   };
 }

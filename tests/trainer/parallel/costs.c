@@ -39,15 +39,16 @@ void costs_predict(costs *c, mt_trainer *t, const outcome *own, const outcome *o
   for (int step = 0; step < OUTCOME_STEPS; step++) {
     int32_t *counts = step_counts(t, own, one, step);
     mt_wire wire = mt_predict_wire(&t->cfg, &own->plan, params, t->ep, counts);
-    c->wire_predicted += wire.sharding + wire.optim + wire.ep;
+    c->wire_predicted += wire.sharding + wire.optim + wire.ep + wire.pp;
     c->ep_predicted += wire.ep;
     c->sharding_predicted += wire.sharding;
     c->optim_predicted += wire.optim;
     c->counts_predicted += wire.ep_counts;
+    c->pp_predicted += wire.pp;
     c->window += wire.window;
     free(counts);
   }
-  mt_memory memory = mt_predict_memory(&t->cfg, &own->plan, params, t->ep, t->dev);
+  mt_memory memory = mt_predict_memory(&t->cfg, &own->plan, params, t->ep, t->pp, t->dev);
   c->memory_predicted = mt_memory_total(&memory);
   c->memory_counted = (int64_t)t->dev->peak_total_bytes;
   c->waits_predicted = mt_predict_host_waits(&t->cfg, params, t->ep);

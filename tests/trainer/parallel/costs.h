@@ -7,9 +7,10 @@
 /* Of one rank; wire over all steps of the run, host waits of one. */
 typedef struct costs {
   int64_t wire_predicted, wire_traced;
-  int64_t ep_predicted, ep_traced;                               /* the part of the token exchange */
-  int64_t sharding_predicted, optim_predicted, counts_predicted; /* other parts; counts of the token exchange */
-  int64_t window; /* bytes through windows, by formula: no communicator sees them */
+  int64_t ep_predicted, ep_traced; /* the part of the token exchange */
+  int64_t sharding_predicted, optim_predicted, counts_predicted,
+      pp_predicted; /* other parts; counts of the token exchange */
+  int64_t window;   /* bytes through windows, by formula: no communicator sees them */
   int64_t memory_predicted, memory_counted;
   int64_t waits_predicted, waits_counted;
 } costs;

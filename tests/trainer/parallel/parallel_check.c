@@ -69,9 +69,9 @@ static outcome *run_row(harness *h, const row *r, const outcome *one, costs *c) 
 static void print_costs(void *user, mt_trainer *t, const outcome *own) {
   costs c = {0};
   costs_predict(&c, t, own, user);
-  printf("bare: sharding %lld optim %lld counts %lld rows %lld window %lld\n", (long long)c.sharding_predicted,
+  printf("bare: sharding %lld optim %lld counts %lld rows %lld window %lld pp %lld\n", (long long)c.sharding_predicted,
          (long long)c.optim_predicted, (long long)c.counts_predicted, (long long)(c.ep_predicted - c.counts_predicted),
-         (long long)c.window);
+         (long long)c.window, (long long)c.pp_predicted);
 }
 
 static void run_bare(harness *h, const row *r) {

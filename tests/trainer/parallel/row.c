@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tests/trainer/support/tiny.h"
+#include "trainer/parallel/pp_layout.h"
 
 static mt_config base_config(int ranks) {
   mt_config c = tiny_config();
@@ -42,6 +43,11 @@ mk_status row_parse(mk_context *ctx, const char *text, int ranks, row *out) {
     r.cfg.d_model = 64, r.cfg.head_dim = 16, r.cfg.dense_hidden = 64, r.cfg.expert_hidden = 32;
     r.cfg.shared_hidden = 32, r.cfg.seq_len = 16, r.cfg.rank_tokens = 64;
   }
+  if (ranks % r.cfg.pp == 0) { /* the others are refused; stages are of unequal length */
+    mt_pp_shape shape = mt_pp_shape_of(&r.cfg);
+    r.cfg.layers = shape.ranks * shape.chunks + 1;
+  }
+  if (r.cfg.layers < 3) r.cfg.layers = 3;
   r.cfg.global_tokens = 2 * r.cfg.rank_tokens * ranks;
   MK_TRY(ctx, apply(ctx, &r)); /* what the row says itself stands */
   *out = r;
@@ -50,7 +56,7 @@ mk_status row_parse(mk_context *ctx, const char *text, int ranks, row *out) {
 
 mt_config row_one_rank(const row *r) {
   mt_config one = r->cfg, base = base_config(1);
-  one.ranks = 1, one.ep = 1, one.pp = 1, one.shard = MT_SHARD_NONE;
+  one.ranks = 1, one.ep = 1, one.pp = 1, one.pp_schedule = MT_PP_1F1B, one.pp_chunks = 0, one.shard = MT_SHARD_NONE;
   one.grad_reduce = base.grad_reduce, one.recompute = MT_RECOMPUTE_NONE;
   /* weights at the source, except where deepep_v2 rounds elsewhere and rounding shows */
   bool own_rounding = one.ep_transport == MT_EP_DEEPEP_V2 && one.precision != MT_FP32;

@@ -22,8 +22,8 @@ static const axis axes[AXES] = {
                0},
     [EP] = {{"ep=1", "ep=2", "ep=4"}, 0},
     [TRANSPORT] = {{"ep_transport=block", "ep_transport=rowwise", "ep_transport=deepep_v2"}, 0},
-    [PP] = {{"pp=1"}, 0}, /* pipelines: pp_equal.c, because trainer/step/predict.h knows one stage */
-    [SCHEDULE] = {{"pp_schedule=1f1b"}, 1 + PP},
+    [PP] = {{"pp=1", "pp=2", "pp=4"}, 0},
+    [SCHEDULE] = {{"pp_schedule=1f1b", "pp_schedule=gpipe", "pp_schedule=interleaved", "pp_schedule=v"}, 1 + PP},
     [RECOMPUTE] = {{"recompute=none", "recompute=selective", "recompute=full"}, 0},
     [PRECISION] = {{"precision=fp32", "precision=bf16 routing=replay", "precision=bf16",
                     "precision=mxfp8 routing=replay"},

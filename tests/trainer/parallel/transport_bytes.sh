@@ -12,6 +12,7 @@
 #   all_gather                     the own part to P - 1 ranks: P - 1 times the payload
 #   all_to_all_v                   rows of other ranks only; with uniform routing every rank asks every rank for as
 #                                  many rows: (P-1)/P of the payload
+#   send of a pipeline             as it is: 1
 #   put and get of rowwise         plain stores and loads in shared memory: MPI sees none of them
 # The algorithms are the trainer's own, so no MCA parameter changes them; the pinned ones are those of MPI's own "I" lines.
 set -euo pipefail
@@ -35,13 +36,13 @@ row() {
     END {
       p = 4
       while ((getline line < list) > 0) {
-        if (split(line, w, " ") < 11 || w[1] != "bare:") continue
-        ranks++; sharding += w[3]; optim += w[5]; counts += w[7]; rows += w[9]; window += w[11]
+        if (split(line, w, " ") < 13 || w[1] != "bare:") continue
+        ranks++; sharding += w[3]; optim += w[5]; counts += w[7]; rows += w[9]; window += w[11]; pp += w[13]
       }
-      expected = sharding * 2 * (p - 1) / p + (optim + counts) * (p - 1) + rows * (p - 1) / p
+      expected = sharding * 2 * (p - 1) / p + (optim + counts) * (p - 1) + rows * (p - 1) / p + pp
       good = ranks == p && counted == expected && expected > 0
-      printf "%s %s: payload %d (gradients %d, reductions %d, counts %d, rows %d), expected on the wire %d, MPI saw %d", \
-        good ? "ok" : "FAIL", name, sharding + optim + counts + rows, sharding, optim, counts, rows, expected, counted
+      printf "%s %s: payload %d (gradients %d, reductions %d, counts %d, rows %d, streams %d), expected on the wire %d, MPI saw %d", \
+        good ? "ok" : "FAIL", name, sharding + optim + counts + rows + pp, sharding, optim, counts, rows, pp, expected, counted
       printf "; through windows %d, unseen; MPI itself sent %d\n", window, internal
       exit !good
     }' || failed=1
@@ -52,4 +53,5 @@ base="shard=ddp bucket_mib=250 routing=uniform"
 row ddp "$base" "$@"
 row ddp_ep4_block "$base ep=4 ep_transport=block" "$@"
 row ddp_ep4_rowwise "$base ep=4 ep_transport=rowwise" "$@"
+row pipeline "pp=4 pp_schedule=interleaved" "$@"
 exit $failed
