@@ -91,8 +91,9 @@ static mk_status hash_case(mk_context *ctx, ms_case *c) {
 }
 
 /* The config must hold together; what this build cannot run yet is a property of the case, not a fault of the file. */
-static mk_status check_config(ms_planner *p, ms_case *c) {
+static mk_status check_config(ms_planner *p, ms_case *c, bool *sound) {
   mk_status st = mt_config_check(p->ctx, &c->config);
+  *sound = st == MK_OK || st == MK_ERR_UNSUPPORTED;
   if (st == MK_ERR_UNSUPPORTED) {
     snprintf(c->unsupported, sizeof c->unsupported, "%.500s", p->ctx->error.message);
     mk_error_clear(p->ctx);
@@ -126,15 +127,15 @@ static mk_status find_expectation(ms_planner *p, ms_case *c) {
 
 static mk_status fill_case(ms_planner *p, const ms_machine_rates *rates, double budget_mib, ms_case *c) {
   mk_context *ctx = p->ctx;
-  int before = p->diag->count;
-  MK_TRY(ctx, ms_plan_absorb(p, ms_case_resolve(p, (const char(*)[MS_NAME_BYTES])c->level, &c->config), p->scale->place,
-                             c->name));
-  if (p->diag->count != before) return MK_OK;
+  bool sound = false;
+  mk_status resolved = ms_case_resolve(p, (const char(*)[MS_NAME_BYTES])c->level, &c->config);
+  MK_TRY(ctx, ms_plan_absorb(p, resolved, p->scale->place, c->name));
+  if (resolved != MK_OK) return MK_OK;
   if (budget_mib > 0 && c->config.memory_budget_mib == 0) c->config.memory_budget_mib = budget_mib;
   find_peer(p->study, p->scale, c);
   MK_TRY(ctx, ms_plan_absorb(p, ms_case_inputs(p, c), p->scale->place, c->name));
-  MK_TRY(ctx, check_config(p, c));
-  if (p->diag->count != before) return MK_OK;
+  MK_TRY(ctx, check_config(p, c, &sound));
+  if (!sound) return MK_OK;
   MK_TRY(ctx, plan_memory(p, c));
   MK_TRY(ctx, find_expectation(p, c));
   c->flop_token = (double)ms_flops_token(&c->config, MS_FLOPS_OLMO_CORE_3_DDP);

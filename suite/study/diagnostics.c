@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "kernels/base/heap.h"
 #include "kernels/base/text.h"
@@ -43,13 +44,22 @@ mk_status ms_diagnostics_add(mk_context *ctx, ms_diagnostics *diag, const char *
   return st;
 }
 
+static bool holds(const ms_diagnostics *diag, int count, const char *line) {
+  for (int i = 0; i < count; i++) {
+    if (strcmp(diag->line[i], line) == 0) return true;
+  }
+  return false;
+}
+
 mk_status ms_diagnostics_move(mk_context *ctx, ms_diagnostics *from, ms_diagnostics *to) {
   mk_status st = from->count == 0 ? MK_OK : make_room(ctx, to, from->count);
+  int there = to->count;
   for (int i = 0; st == MK_OK && i < from->count; i++) {
-    to->line[to->count] = from->line[i];
-    to->place[to->count++] = from->place[i];
+    if (holds(to, there, from->line[i])) continue;
+    to->place[to->count] = from->place[i];
+    to->line[to->count++] = from->line[i];
+    from->line[i] = NULL;
   }
-  if (st == MK_OK) from->count = 0;
   ms_diagnostics_fini(ctx, from);
   return st;
 }

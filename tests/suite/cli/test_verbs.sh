@@ -108,6 +108,12 @@ has "installed" stdout "inst/bin/../share/moemark/experiments/expert-scaling/stu
 hasnt "installed" stdout "peer-cpu"
 run "installed check" 0 inst/bin/moemark check inst/share/moemark/experiments/expert-scaling/study.yaml
 
+# a fault of a model file is said once, however many cases and scales use the model
+sed -i '0,/params_total_no_norms: /s//params_total_no_norms: 9/' inst/share/moemark/suite/models/olmo3-8l-local.yaml
+run "check with a broken model" 2 inst/bin/moemark check inst/share/moemark/experiments/expert-scaling/study.yaml
+[ "$(grep -c 'olmo3-8l-local.yaml:[0-9]*:[0-9]*: error: params_total_no_norms: the file says' "$work/stderr")" = 1 ] ||
+  { echo "FAIL check with a broken model: its fault is not said once"; sed 's/^/    /' "$work/stderr"; failures=$((failures + 1)); }
+
 run "environment" 0 env MOEMARK_SCALE=local MOEMARK_FORMAT=csv "$moemark" plan "$study"
 has "environment" stdout "expert-scaling,local,"
 run "command line beats environment" 0 env MOEMARK_SCALE=local MOEMARK_FORMAT=json "$moemark" plan "$study" -s smoke -f csv

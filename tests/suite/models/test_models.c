@@ -184,6 +184,10 @@ static void check_broken(const char *from, const char *to, const char *text) {
     found = found || strstr(diag.line[i], text) != NULL;
   ck_assert_msg(found, "%s: %d faults, the first %s", to, diag.count, diag.count > 0 ? diag.line[0] : "none");
   ck_assert_int_eq(memcmp(&cfg, &before, sizeof cfg), 0);
+  int faults = diag.count;
+  mk_error_clear(&ctx);
+  ck_assert_int_eq(ms_model_load(&ctx, path, &diag, &cfg), MK_ERR_CONFIG); /* another case: each fault is said once */
+  ck_assert_msg(diag.count == faults, "%s: %d faults, read again %d", to, faults, diag.count);
   ms_diagnostics_fini(&ctx, &diag);
   unlink(path);
   rmdir(folder);
