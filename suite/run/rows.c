@@ -35,14 +35,48 @@ out:
   return st;
 }
 
+static bool pipelined(const mt_config *c) { return c->pp > 1; }
+static bool dist_opt(const mt_config *c) { return c->shard == MT_SHARD_DIST_OPT; }
+static bool fsdp(const mt_config *c) { return c->shard == MT_SHARD_FSDP; }
+static bool selective(const mt_config *c) { return c->recompute == MT_RECOMPUTE_SELECTIVE; }
+static bool mxfp8(const mt_config *c) { return c->precision == MT_MXFP8; }
+
+/* Keys that are columns, and when they mean something; elsewhere their cells are empty. */
+static const struct {
+  const char *key;
+  bool (*means)(const mt_config *);
+} KEY[] = {{"model", NULL},
+           {"ranks", NULL},
+           {"shard", NULL},
+           {"ep_transport", NULL},
+           {"pp", NULL},
+           {"recompute", NULL},
+           {"precision", NULL},
+           {"routing", NULL},
+           {"capacity_factor", NULL},
+           {"lb_def", NULL},
+           {"seq_len", NULL},
+           {"rank_tokens", NULL},
+           {"global_tokens", NULL},
+           {"pp_schedule", pipelined},
+           {"pp_chunks", pipelined},
+           {"grad_reduce", dist_opt},
+           {"fsdp_shard_ranks", fsdp},
+           {"fsdp_reshard", fsdp},
+           {"fsdp_reduce", fsdp},
+           {"recompute_rule", selective},
+           {"mxfp8_attention", mxfp8},
+           {"mxfp8_mlp", mxfp8},
+           {"mxfp8_ep", mxfp8},
+           {"mxfp8_scale", mxfp8}};
+
 /* What was asked for: texts of configuration keys under the names of their columns. */
 static mk_status config_set(mk_context *ctx, const ms_case *c, ms_csv *t) {
-  static const char *const SAME[] = {"model",     "ranks",     "shard",   "ep_transport",    "pp",
-                                     "recompute", "precision", "routing", "capacity_factor", "lb_def"};
   char text[MT_TEXT_BYTES];
-  for (size_t i = 0; i < sizeof SAME / sizeof SAME[0]; i++) {
-    mt_config_get(&c->config, mt_config_key_find(SAME[i]), text, sizeof text);
-    MK_TRY(ctx, ms_csv_set(ctx, t, SAME[i], text));
+  for (size_t i = 0; i < sizeof KEY / sizeof KEY[0]; i++) {
+    if (KEY[i].means != NULL && !KEY[i].means(&c->config)) continue;
+    mt_config_get(&c->config, mt_config_key_find(KEY[i].key), text, sizeof text);
+    MK_TRY(ctx, ms_csv_set(ctx, t, KEY[i].key, text));
   }
   if (c->config.pp > 1) {
     mt_config_get(&c->config, mt_config_key_find("pp_schedule"), text, sizeof text);

@@ -112,6 +112,43 @@ START_TEST(folder_holds_everything) {
 }
 END_TEST
 
+/* A setting, and the column that then says more; without the setting its cell is empty. */
+static const char *const COLUMN[][4] = {
+    {"pp", "2", "pp_schedule", "1f1b"},
+    {"pp", "2", "pp_chunks", "0"},
+    {"shard", "dist_opt", "grad_reduce", "all_reduce"},
+    {"shard", "fsdp", "fsdp_shard_ranks", "0"},
+    {"shard", "fsdp", "fsdp_reshard", "after_forward"},
+    {"shard", "fsdp", "fsdp_reduce", "each"},
+    {"recompute", "selective", "recompute_rule", "torchtitan"},
+    {"precision", "mxfp8", "mxfp8_ep", "true"},
+    {"precision", "mxfp8", "mxfp8_scale", "rceil"},
+};
+
+START_TEST(columns_say_what_was_asked_for) {
+  ms_run_options options = {.out = f.folder, .launches = 1, .quiet = true};
+  unsetenv("FAKE_8");
+  unsetenv("FAKE_16");
+  ms_run *run = fixture_run(&f, &options);
+  mt_config *c = &run->plan->cases[0].config, plain = *c;
+  for (size_t i = 0; i < sizeof COLUMN / sizeof COLUMN[0]; i++) {
+    ms_csv *set = NULL, *unset = NULL;
+    *c = plain;
+    c->shard = MT_SHARD_NONE;
+    ck_assert_int_eq(ms_run_runs_table(&f.ctx, run, &unset), MK_OK);
+    ck_assert_int_eq(mt_config_set(&f.ctx, c, COLUMN[i][0], COLUMN[i][1]), MK_OK);
+    ck_assert_int_eq(ms_run_runs_table(&f.ctx, run, &set), MK_OK);
+    int row = run->launches[0].case_index == 0 ? 0 : 1;
+    ck_assert_str_eq(ms_csv_get(unset, row, COLUMN[i][2]), "");
+    ck_assert_str_eq(ms_csv_get(set, row, COLUMN[i][2]), COLUMN[i][3]);
+    ms_csv_destroy(&f.ctx, unset);
+    ms_csv_destroy(&f.ctx, set);
+  }
+  *c = plain;
+  ms_run_destroy(&f.ctx, run);
+}
+END_TEST
+
 START_TEST(a_failed_case_is_not_launched_again) {
   ms_run_options options = {.out = f.folder, .launches = 3, .quiet = true};
   setenv("FAKE_8", "crash", 1);
@@ -218,6 +255,7 @@ int main(void) {
   tcase_add_checked_fixture(tc, setup, teardown);
   tcase_add_loop_test(tc, every_end_has_its_word, 0, (int)(sizeof ENDS / sizeof ENDS[0]));
   tcase_add_test(tc, folder_holds_everything);
+  tcase_add_test(tc, columns_say_what_was_asked_for);
   tcase_add_test(tc, a_failed_case_is_not_launched_again);
   tcase_add_test(tc, maxfail_stops_the_run);
   tcase_add_test(tc, an_interrupted_run_keeps_what_it_has);
