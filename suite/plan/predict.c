@@ -1,21 +1,28 @@
 /* Bound-based prediction of token/s on one machine whose ranks share all cores and one memory.
  *
  * Every op of a microbatch is charged max(flops / measured GEMM peak, bytes / measured memory bandwidth) from its work
- * formula (kernels/ops/<op>/<op>_work.c), summed over layers, microbatches and ranks; then the optimizer and the
- * communication of a step. A byte on the wire is a copy: one read and one write. No constant is fitted, caches and
- * launch cost are left out, so the result is a bound and a run is slower by what the implementation loses; ratios of
- * two predictions cancel most of that. */
+ * formula (kernels/ops/<op>/<op>_work.c), ops that recompute repeats (model/recompute.h) once more, summed over layers,
+ * microbatches and ranks; then the optimizer and the communication of a step. A byte on the wire is a copy: one read and
+ * one write. No constant is fitted, caches, launch cost and waits of a pipeline are left out, so the result is a bound
+ * and a run is slower by what the implementation loses; ratios of two predictions cancel most of that. */
 #include <math.h>
 
 #include "suite/models/counts.h"
 #include "suite/plan/plan.h"
+#include "trainer/model/recompute.h"
+#include "trainer/parallel/pp_layout.h"
 
 typedef struct bound {
   const mt_config *cfg;
   double peak_flops, bandwidth;
   mk_dtype dtype;
+  double layers;  /* of the kind being charged: dense or MoE */
+  unsigned again; /* parts of their forward pass that are made twice */
   double seconds;
 } bound;
+
+/* How often the layers' forward pass makes a part. */
+static double forwards(const bound *b, mt_part part) { return b->layers * ((b->again & (unsigned)part) != 0 ? 2 : 1); }
 
 static void charge(bound *b, mk_op_id op, const void *args, double calls) {
   mk_work work = mk_op_work(op, args, -1);
@@ -25,36 +32,37 @@ static void charge(bound *b, mk_op_id op, const void *args, double calls) {
 static mk_tensor rows_of(const bound *b, int64_t rows, int64_t width) { return mk_tensor_2d(b->dtype, rows, width); }
 
 /* Forward, data gradient and weight gradient of one linear layer [n,k] over `rows` rows. */
-static void charge_linear(bound *b, int64_t rows, int64_t n, int64_t k, double calls) {
+static void charge_linear(bound *b, int64_t rows, int64_t n, int64_t k, double forward, double backward) {
   mk_tensor x = rows_of(b, rows, k), y = rows_of(b, rows, n), w = rows_of(b, n, k), dw = mk_tensor_2d(MK_F32, n, k);
-  charge(b, MK_OP_linear_fwd, &(mk_linear_fwd_args){.x = x, .w = w, .y = y}, calls);
-  charge(b, MK_OP_linear_dgrad, &(mk_linear_dgrad_args){.dy = y, .w = w, .dx = x}, calls);
-  charge(b, MK_OP_linear_wgrad, &(mk_linear_wgrad_args){.dy = y, .x = x, .dw = dw}, calls);
+  charge(b, MK_OP_linear_fwd, &(mk_linear_fwd_args){.x = x, .w = w, .y = y}, forward);
+  charge(b, MK_OP_linear_dgrad, &(mk_linear_dgrad_args){.dy = y, .w = w, .dx = x}, backward);
+  charge(b, MK_OP_linear_wgrad, &(mk_linear_wgrad_args){.dy = y, .x = x, .dw = dw}, backward);
 }
 
 /* The same over `groups` experts of `rows` rows together. */
-static void charge_grouped(bound *b, int64_t groups, int64_t rows, int64_t n, int64_t k, double calls) {
+static void charge_grouped(bound *b, int64_t groups, int64_t rows, int64_t n, int64_t k, mt_part part) {
   mk_tensor x = rows_of(b, rows, k), y = rows_of(b, rows, n), offsets = mk_tensor_1d(MK_I32, groups + 1);
   mk_tensor w = mk_tensor_3d(b->dtype, groups, n, k), dw = mk_tensor_3d(MK_F32, groups, n, k);
-  charge(b, MK_OP_grouped_gemm_fwd, &(mk_grouped_gemm_fwd_args){.x = x, .w = w, .offsets = offsets, .y = y}, calls);
+  charge(b, MK_OP_grouped_gemm_fwd, &(mk_grouped_gemm_fwd_args){.x = x, .w = w, .offsets = offsets, .y = y},
+         forwards(b, part));
   charge(b, MK_OP_grouped_gemm_dgrad, &(mk_grouped_gemm_dgrad_args){.dy = y, .w = w, .offsets = offsets, .dx = x},
-         calls);
+         b->layers);
   charge(b, MK_OP_grouped_gemm_wgrad, &(mk_grouped_gemm_wgrad_args){.dy = y, .x = x, .offsets = offsets, .dw = dw},
-         calls);
+         b->layers);
 }
 
-static void charge_norm(bound *b, int64_t rows, int64_t width, double calls) {
+static void charge_norm(bound *b, int64_t rows, int64_t width, double forward, double backward) {
   mk_tensor x = rows_of(b, rows, width), gain = mk_tensor_1d(b->dtype, width), rstd = mk_tensor_1d(MK_F32, rows);
   mk_tensor dgain = mk_tensor_1d(MK_F32, width);
-  charge(b, MK_OP_rmsnorm_fwd, &(mk_rmsnorm_fwd_args){.x = x, .add = x, .gain = gain, .y = x, .rstd = rstd}, calls);
+  charge(b, MK_OP_rmsnorm_fwd, &(mk_rmsnorm_fwd_args){.x = x, .add = x, .gain = gain, .y = x, .rstd = rstd}, forward);
   charge(b, MK_OP_rmsnorm_bwd,
-         &(mk_rmsnorm_bwd_args){.dy = x, .x = x, .gain = gain, .rstd = rstd, .dx = x, .dgain = dgain}, calls);
+         &(mk_rmsnorm_bwd_args){.dy = x, .x = x, .gain = gain, .rstd = rstd, .dx = x, .dgain = dgain}, backward);
 }
 
-static void charge_swiglu(bound *b, int64_t rows, int64_t hidden, double calls) {
+static void charge_swiglu(bound *b, int64_t rows, int64_t hidden, mt_part part) {
   mk_tensor x = rows_of(b, rows, 2 * hidden), y = rows_of(b, rows, hidden);
-  charge(b, MK_OP_swiglu_fwd, &(mk_swiglu_fwd_args){.x = x, .y = y}, calls);
-  charge(b, MK_OP_swiglu_bwd, &(mk_swiglu_bwd_args){.dy = y, .x = x, .dx = x}, calls);
+  charge(b, MK_OP_swiglu_fwd, &(mk_swiglu_fwd_args){.x = x, .y = y}, forwards(b, part));
+  charge(b, MK_OP_swiglu_bwd, &(mk_swiglu_bwd_args){.dy = y, .x = x, .dx = x}, b->layers);
 }
 
 static void charge_attention(bound *b) {
@@ -65,9 +73,8 @@ static void charge_attention(bound *b) {
   mk_tensor rstd = mk_tensor_2d(MK_F32, t, c->heads + c->kv_heads),
             rope = mk_tensor_2d(MK_F32, c->seq_len, c->head_dim);
   mk_tensor gain = mk_tensor_1d(b->dtype, c->head_dim), dgain = mk_tensor_1d(MK_F32, c->head_dim);
-  double layers = (double)c->layers;
-  charge_linear(b, t, width, c->d_model, layers);
-  charge_linear(b, t, c->d_model, heads, layers);
+  charge_linear(b, t, width, c->d_model, forwards(b, MT_PART_QKV), b->layers);
+  charge_linear(b, t, c->d_model, heads, forwards(b, MT_PART_ATTN_OUT), b->layers);
   charge(b, MK_OP_qk_norm_rope_fwd,
          &(mk_qk_norm_rope_fwd_args){.qkv = qkv,
                                      .q_gain = gain,
@@ -77,7 +84,7 @@ static void charge_attention(bound *b) {
                                      .rstd = rstd,
                                      .shape = shape,
                                      .norm = c->qk_norm},
-         layers);
+         forwards(b, MT_PART_QKR));
   charge(b, MK_OP_qk_norm_rope_bwd,
          &(mk_qk_norm_rope_bwd_args){.dout = qkv,
                                      .qkv = qkv,
@@ -90,43 +97,46 @@ static void charge_attention(bound *b) {
                                      .dk_gain = dgain,
                                      .shape = shape,
                                      .norm = c->qk_norm},
-         layers);
-  charge(b, MK_OP_attention_fwd, &(mk_attention_fwd_args){.qkv = qkv, .o = o, .lse = lse, .shape = shape}, layers);
+         b->layers);
+  charge(b, MK_OP_attention_fwd, &(mk_attention_fwd_args){.qkv = qkv, .o = o, .lse = lse, .shape = shape},
+         forwards(b, MT_PART_ATTENTION));
   charge(b, MK_OP_attention_bwd,
-         &(mk_attention_bwd_args){.d_o = o, .qkv = qkv, .o = o, .lse = lse, .dqkv = qkv, .shape = shape}, layers);
+         &(mk_attention_bwd_args){.d_o = o, .qkv = qkv, .o = o, .lse = lse, .dqkv = qkv, .shape = shape}, b->layers);
 }
 
 /* Weights at the source, or inside the experts (made twice) with a plain sum of what comes back. */
 static void charge_weights(bound *b, const mk_tensor *x, const mk_tensor *rows, const mk_tensor *map,
-                           const mk_tensor *weights, double layers) {
+                           const mk_tensor *weights) {
   const mt_config *c = b->cfg;
   if (c->ep_transport == MT_EP_DEEPEP_V2) {
     mk_tensor h = rows_of(b, rows->dim[0], c->expert_hidden);
-    charge(b, MK_OP_row_scale_fwd, &(mk_row_scale_fwd_args){.x = h, .w = *weights, .y = h}, 2 * layers);
+    charge(b, MK_OP_row_scale_fwd, &(mk_row_scale_fwd_args){.x = h, .w = *weights, .y = h},
+           forwards(b, MT_PART_DOWN) + b->layers);
     charge(b, MK_OP_row_scale_bwd, &(mk_row_scale_bwd_args){.dy = h, .x = h, .w = *weights, .dx = h, .dw = *weights},
-           layers);
-    charge(b, MK_OP_permute_bwd, &(mk_permute_bwd_args){.dout = *rows, .map = *map, .dx = *x}, layers);
+           b->layers);
+    charge(b, MK_OP_permute_bwd, &(mk_permute_bwd_args){.dout = *rows, .map = *map, .dx = *x},
+           forwards(b, MT_PART_MLP_OUT));
     return;
   }
   charge(b, MK_OP_combine_fwd, &(mk_combine_fwd_args){.rows = *rows, .map = *map, .weights = *weights, .y = *x},
-         layers);
+         forwards(b, MT_PART_MLP_OUT));
   charge(b, MK_OP_combine_bwd,
          &(mk_combine_bwd_args){
              .dy = *x, .rows = *rows, .map = *map, .weights = *weights, .drows = *rows, .dweights = *weights},
-         layers);
+         b->layers);
 }
 
 /* Router, permute, experts on balanced rows, combine. */
 static void charge_routed(bound *b) {
   const mt_config *c = b->cfg;
   int64_t t = c->rank_tokens, routes = t * c->top_k, d = c->d_model, local = c->experts / mt_config_ep(c);
-  double layers = (double)mt_config_moe_layers(c);
   mk_tensor x = rows_of(b, t, d), rows = rows_of(b, routes, d), map = mk_tensor_2d(MK_I32, t, c->top_k);
   mk_tensor scores = mk_tensor_2d(MK_F32, t, c->experts), weights = mk_tensor_2d(MK_F32, t, c->top_k);
   mk_tensor lse = mk_tensor_1d(MK_F32, t);
-  charge_linear(b, t, c->experts, d, layers);
+  charge_linear(b, t, c->experts, d, forwards(b, MT_PART_SCORES), b->layers);
   charge(b, MK_OP_router_fwd,
-         &(mk_router_fwd_args){.logits = scores, .scores = scores, .idx = map, .weights = weights, .lse = lse}, layers);
+         &(mk_router_fwd_args){.logits = scores, .scores = scores, .idx = map, .weights = weights, .lse = lse},
+         forwards(b, MT_PART_SCORES));
   charge(b, MK_OP_router_bwd,
          &(mk_router_bwd_args){.logits = scores,
                                .scores = scores,
@@ -135,20 +145,21 @@ static void charge_routed(bound *b) {
                                .lse = lse,
                                .dweights = weights,
                                .dlogits = scores},
-         layers);
-  charge(b, MK_OP_permute_fwd, &(mk_permute_fwd_args){.x = x, .map = map, .out = rows}, layers);
-  charge(b, MK_OP_permute_bwd, &(mk_permute_bwd_args){.dout = rows, .map = map, .dx = x}, layers);
-  charge_grouped(b, local, routes, 2 * c->expert_hidden, d, layers);
-  charge_grouped(b, local, routes, d, c->expert_hidden, layers);
-  charge_swiglu(b, routes, c->expert_hidden, layers);
-  charge_weights(b, &x, &rows, &map, &weights, layers);
+         b->layers);
+  charge(b, MK_OP_permute_fwd, &(mk_permute_fwd_args){.x = x, .map = map, .out = rows}, forwards(b, MT_PART_ROWS));
+  charge(b, MK_OP_permute_bwd, &(mk_permute_bwd_args){.dout = rows, .map = map, .dx = x}, b->layers);
+  charge_grouped(b, local, routes, 2 * c->expert_hidden, d, MT_PART_UP_GATE);
+  charge_grouped(b, local, routes, d, c->expert_hidden, MT_PART_DOWN);
+  charge_swiglu(b, routes, c->expert_hidden, MT_PART_ACT);
+  charge_weights(b, &x, &rows, &map, &weights);
 }
 
-static void charge_mlp(bound *b, int64_t hidden, double layers) {
-  if (hidden == 0 || layers == 0) return;
-  charge_linear(b, b->cfg->rank_tokens, 2 * hidden, b->cfg->d_model, layers);
-  charge_linear(b, b->cfg->rank_tokens, b->cfg->d_model, hidden, layers);
-  charge_swiglu(b, b->cfg->rank_tokens, hidden, layers);
+/* The shared expert or the dense MLP. */
+static void charge_mlp(bound *b, int64_t hidden) {
+  if (hidden == 0) return;
+  charge_linear(b, b->cfg->rank_tokens, 2 * hidden, b->cfg->d_model, forwards(b, MT_PART_SHARED_UP_GATE), b->layers);
+  charge_linear(b, b->cfg->rank_tokens, b->cfg->d_model, hidden, forwards(b, MT_PART_MLP_OUT), b->layers);
+  charge_swiglu(b, b->cfg->rank_tokens, hidden, MT_PART_SHARED_ACT);
 }
 
 static void charge_ends(bound *b) {
@@ -159,20 +170,23 @@ static void charge_ends(bound *b) {
   mk_tensor table = rows_of(b, c->vocab, c->d_model), dtable = mk_tensor_2d(MK_F32, c->vocab, c->d_model);
   charge(b, MK_OP_embedding_fwd, &(mk_embedding_fwd_args){.ids = ids, .table = table, .y = y}, 1);
   charge(b, MK_OP_embedding_bwd, &(mk_embedding_bwd_args){.ids = ids, .dy = y, .dtable = dtable}, 1);
-  charge_norm(b, t, c->d_model, 1 + (c->embed_norm ? 1 : 0));
-  charge_linear(b, t, c->vocab, c->d_model, 1);
+  double norms = 1 + (c->embed_norm ? 1 : 0);
+  charge_norm(b, t, c->d_model, norms, norms);
+  charge_linear(b, t, c->vocab, c->d_model, 1, 1);
   charge(b, MK_OP_cross_entropy,
          &(mk_cross_entropy_args){.logits = logits, .labels = ids, .losses = losses, .with_grad = 1}, 1);
 }
 
 static void charge_bytes(bound *b, double bytes) { b->seconds += bytes / b->bandwidth; }
 
-/* Rows of routed experts that travel: four times a layer and microbatch, to the (ep - 1) of ep other ranks. */
+/* Rows of routed experts that travel, there and back in both directions of the pass, to the (ep - 1) of ep other
+ * ranks. */
 static void charge_exchange(bound *b) {
   const mt_config *c = b->cfg;
   double ep = (double)mt_config_ep(c), routes = (double)(c->rank_tokens * c->top_k);
   double row = (double)c->d_model * (double)mk_dtype_bytes(b->dtype);
-  charge_bytes(b, 2 * 4 * (double)mt_config_moe_layers(c) * routes * row * (ep - 1) / ep);
+  double ways = forwards(b, MT_PART_ROWS) + forwards(b, MT_PART_DOWN) + 2 * b->layers;
+  charge_bytes(b, 2 * ways * routes * row * (ep - 1) / ep);
 }
 
 static bool shards_optimizer(const mt_config *c) { return c->shard == MT_SHARD_DIST_OPT || c->shard == MT_SHARD_FSDP; }
@@ -210,17 +224,43 @@ static void charge_sharded(bound *b, int64_t n, int64_t ends, double group) {
   charge_bytes(b, 2 * copies * (group / copies - 1) * bytes + 2 * 2 * (copies - 1) * all * 4);
 }
 
-static void charge_microbatch(bound *b) {
+static void charge_norms(bound *b) {
+  static const mt_part before[] = {MT_PART_ATTN_IN, MT_PART_MLP_IN}, after[] = {MT_PART_X_MID, MT_PART_X_OUT};
   const mt_config *c = b->cfg;
-  double norms = c->norm == MT_NORM_PERI ? 4 : 2;
-  charge_ends(b);
-  charge_norm(b, c->rank_tokens, c->d_model, norms * (double)c->layers);
+  for (int i = 0; i < 2; i++) {
+    if (mt_norm_before(c)) charge_norm(b, c->rank_tokens, c->d_model, forwards(b, before[i]), b->layers);
+    if (mt_norm_after(c)) charge_norm(b, c->rank_tokens, c->d_model, forwards(b, after[i]), b->layers);
+  }
+}
+
+static void charge_layers(bound *b, bool dense) {
+  const mt_config *c = b->cfg;
+  b->layers = (double)(dense ? c->dense_layers : mt_config_moe_layers(c));
+  b->again = mt_parts_again(c, dense);
+  if (b->layers == 0) return;
+  charge_norms(b);
   charge_attention(b);
-  charge_mlp(b, c->dense_hidden, (double)c->dense_layers);
-  if (mt_config_moe_layers(c) == 0) return;
-  charge_mlp(b, c->shared_hidden, (double)mt_config_moe_layers(c));
+  charge_mlp(b, dense ? c->dense_hidden : c->shared_hidden);
+  if (dense) return;
   charge_routed(b);
   charge_exchange(b);
+}
+
+/* The stream and its gradient, from stage to stage where they lie on different ranks. */
+static void charge_stages(bound *b) {
+  const mt_config *c = b->cfg;
+  mt_pp_shape shape = mt_pp_shape_of(c);
+  double crossings = 0;
+  for (int s = 1; s < mt_pp_stages(&shape); s++)
+    crossings += mt_pp_rank_of(&shape, s) != mt_pp_rank_of(&shape, s - 1);
+  charge_bytes(b, 2 * 2 * crossings * (double)(c->rank_tokens * c->d_model) * (double)mk_dtype_bytes(b->dtype));
+}
+
+static void charge_microbatch(bound *b) {
+  charge_ends(b);
+  charge_layers(b, true);
+  charge_layers(b, false);
+  charge_stages(b);
 }
 
 /* Seconds of a step; *optimizer is the part of the update without communication. NaN when a rate is missing. */
@@ -234,7 +274,7 @@ static double step_seconds(const mt_config *cfg, const ms_machine_rates *rates, 
   ms_model_parts parts = ms_count_parts(cfg);
   double dp = (double)mt_config_dp(cfg);
   charge_microbatch(&b);
-  b.seconds *= (double)(mt_config_microbatches(cfg) * cfg->ranks);
+  b.seconds *= (double)mt_config_microbatches(cfg) * dp; /* the ranks of a pipeline share a microbatch */
   double before = b.seconds;
   charge_optimizer(&b, ms_count_params_total(cfg, true) - parts.routed_all, dp);
   charge_optimizer(&b, parts.routed_all, dp / (double)mt_config_ep(cfg));

@@ -78,10 +78,6 @@ static mk_status config_set(mk_context *ctx, const ms_case *c, ms_csv *t) {
     mt_config_get(&c->config, mt_config_key_find(KEY[i].key), text, sizeof text);
     MK_TRY(ctx, ms_csv_set(ctx, t, KEY[i].key, text));
   }
-  if (c->config.pp > 1) {
-    mt_config_get(&c->config, mt_config_key_find("pp_schedule"), text, sizeof text);
-    MK_TRY(ctx, ms_csv_set(ctx, t, "pp_schedule", text));
-  }
   MK_TRY(ctx, ms_csv_set_integer(ctx, t, "ep", mt_config_ep(&c->config)));
   return ms_csv_set(ctx, t, "device_kind", c->config.device);
 }

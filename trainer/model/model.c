@@ -177,7 +177,7 @@ static mk_status balance_loss(mt_model *m, const mt_pass *p) {
 static mk_status replay_layer(mt_model *m, const mt_pass *p, mt_layer *l) {
   mt_pass replay = *p;
   replay.replay = true;
-  replay.parts = mt_parts_again(m, l);
+  replay.parts = mt_parts_again(m->cfg, l->moe < 0);
   if (replay.parts == 0) return MK_OK;
   mk_tensor pending = {0}, stream = m->scratch.d_branch;
   MK_TRY(m->ctx, mt_attention_forward(m, &replay, l, &l->x, &pending));

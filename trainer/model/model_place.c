@@ -178,7 +178,7 @@ static void place_shared(placer *w) {
     const mt_layer *first = first_of_kind(w->m, dense != 0);
     if (first == NULL) continue;
     w->kind[dense].moe = first->moe;
-    place_parts(w, &w->kind[dense], mt_parts_shared(w->m, first));
+    place_parts(w, &w->kind[dense], mt_parts_shared(w->m->cfg, dense != 0));
   }
 }
 
@@ -192,7 +192,7 @@ static void place_layer(placer *w, mt_layer *l) {
   l->mlp.ep.send_rows = host.send_rows;
   l->mlp.ep.recv_rows = host.recv_rows;
   l->mlp.ep.n_recv = host.n_recv;
-  place_parts(w, l, MT_PARTS_ALL & ~mt_parts_shared(w->m, l));
+  place_parts(w, l, MT_PARTS_ALL & ~mt_parts_shared(w->m->cfg, is_dense(l)));
 }
 
 /* The stream into a chunk is what the stage before has sent; only the first stage makes its own. */

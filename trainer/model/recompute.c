@@ -18,16 +18,17 @@ static unsigned even_linears(void) {
 
 /* Rows that came from other ranks are kept, rows of a permutation on this rank are not. Where the experts weigh, rows
  * are summed as they come back: mlp.out is then what communication delivered. */
-static unsigned torchtitan(const mt_model *m, const mt_layer *l) {
+static unsigned torchtitan(const mt_config *cfg, bool dense) {
   unsigned parts = CHEAP | even_linears();
-  if (l->moe < 0) return parts;
-  if (m->ep->ops->in_place) parts |= MT_PART_ROWS;
-  if (m->ep->ops->weighs_rows) parts &= ~(unsigned)MT_PART_MLP_OUT;
+  if (dense) return parts;
+  const mt_ep_ops *ep = mt_ep_ops_for(cfg, (int)mt_config_ep(cfg));
+  if (ep->in_place) parts |= MT_PART_ROWS;
+  if (ep->weighs_rows) parts &= ~(unsigned)MT_PART_MLP_OUT;
   return parts;
 }
 
-unsigned mt_parts_shared(const mt_model *m, const mt_layer *l) {
-  switch (m->cfg->recompute) {
+unsigned mt_parts_shared(const mt_config *cfg, bool dense) {
+  switch (cfg->recompute) {
     case MT_RECOMPUTE_NONE:
       return 0;
     case MT_RECOMPUTE_FULL:
@@ -35,12 +36,12 @@ unsigned mt_parts_shared(const mt_model *m, const mt_layer *l) {
     case MT_RECOMPUTE_SELECTIVE:
       break;
   }
-  return m->cfg->recompute_rule == MT_RULE_OLMO ? MT_PART_QKR : torchtitan(m, l);
+  return cfg->recompute_rule == MT_RULE_OLMO ? MT_PART_QKR : torchtitan(cfg, dense);
 }
 
-unsigned mt_parts_again(const mt_model *m, const mt_layer *l) {
-  unsigned parts = mt_parts_shared(m, l);
+unsigned mt_parts_again(const mt_config *cfg, bool dense) {
+  unsigned parts = mt_parts_shared(cfg, dense);
   /* without a norm behind it, only the next layer's forward pass reads the branch's output */
-  if (m->cfg->recompute == MT_RECOMPUTE_SELECTIVE && m->cfg->norm == MT_NORM_PRE) parts &= ~(unsigned)MT_PART_MLP_OUT;
+  if (cfg->recompute == MT_RECOMPUTE_SELECTIVE && cfg->norm == MT_NORM_PRE) parts &= ~(unsigned)MT_PART_MLP_OUT;
   return parts;
 }

@@ -39,12 +39,12 @@ typedef enum mt_part {
   MT_PARTS_ALL = (1 << 17) - 1
 } mt_part;
 
-/* Parts whose tensors layers of a kind share, because they do not outlive the layer's forward pass; 0 without recompute.
- */
-unsigned mt_parts_shared(const mt_model *m, const mt_layer *l);
+/* Parts whose tensors layers of a kind (dense or MoE) share, because they do not outlive the layer's forward pass; 0
+ * without recompute. */
+unsigned mt_parts_shared(const mt_config *cfg, bool dense);
 
 /* Of these, the parts that the layer's backward pass needs, to be made again before it. */
-unsigned mt_parts_again(const mt_model *m, const mt_layer *l);
+unsigned mt_parts_again(const mt_config *cfg, bool dense);
 
 /* Whether this pass makes the part. */
 static inline bool mt_makes(const mt_pass *p, mt_part part) { return !p->replay || (p->parts & (unsigned)part) != 0; }

@@ -17,7 +17,7 @@ static void size_rows(mt_ep *ep, const mt_config *cfg) {
   ep->rows_max = cfg->eval_tokens > 0 ? all : ep->capacity;
 }
 
-static const mt_ep_ops *ops_for(const mt_config *cfg, int ranks) {
+const mt_ep_ops *mt_ep_ops_for(const mt_config *cfg, int ranks) {
   if (cfg->ep_transport == MT_EP_DEEPEP_V2) return &mt_ep_deepep_v2_ops; /* also on one rank: its numerics differ */
   if (ranks == 1) return &mt_ep_local_ops;
   return cfg->ep_transport == MT_EP_BLOCK ? &mt_ep_block_ops : &mt_ep_rowwise_ops;
@@ -41,7 +41,7 @@ mk_status mt_ep_create(mk_context *ctx, mk_device *dev, const mt_config *cfg, in
                 .mxfp8 = mt_mxfp8_mlp(cfg),
                 .mxfp8_wire = mt_mxfp8_ep(cfg),
                 .mxfp8_rule = cfg->mxfp8_scale};
-  ep->ops = ops_for(cfg, ranks);
+  ep->ops = mt_ep_ops_for(cfg, ranks);
   size_rows(ep, cfg);
   ep->host_counts = ranks == 1 && cfg->host_counts;
   if (ep->ops == &mt_ep_block_ops || ep->host_counts) {

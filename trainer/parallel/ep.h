@@ -124,6 +124,9 @@ static inline const mk_tensor *mt_ep_rows(const mt_ep *ep, const mt_ep_layer *la
 /* Rows reach the experts as MXFP8: layer->rows_q in dispatch, ep->d_out_q in combine_backward. */
 static inline bool mt_ep_arrives_mxfp8(const mt_ep *ep) { return ep->mxfp8_wire && ep->ops->carries_mxfp8; }
 
+/* How rows reach their experts over `ranks` ranks. */
+const mt_ep_ops *mt_ep_ops_for(const mt_config *cfg, int ranks);
+
 /* Transport for cfg over `ranks` ranks; comm may be NULL when only memory is planned. */
 mk_status mt_ep_create(mk_context *ctx, mk_device *dev, const mt_config *cfg, int ranks, int rank, mt_comm *comm,
                        mt_ep **out);

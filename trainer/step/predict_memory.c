@@ -81,13 +81,6 @@ static int64_t parts_bytes(const sizes *z, bool dense, unsigned parts) {
   return bytes;
 }
 
-/* Parts of a layer of a kind that all of them share (recompute). */
-static unsigned shared_parts(const sizes *z, bool dense) {
-  mt_model model = {.cfg = z->cfg, .ep = (mt_ep *)z->ep};
-  mt_layer layer = {.moe = dense ? -1 : 0};
-  return mt_parts_shared(&model, &layer);
-}
-
 int64_t mt_predict_sets(const mt_pp *pp, int pp_rank) {
   const mt_pp_shape *s = &pp->step.shape;
   int64_t behind = s->ranks - 1 - pp_rank, all = s->chunks * s->microbatches, most = all;
@@ -103,7 +96,7 @@ typedef struct chunk_sizes {
 } chunk_sizes;
 
 static chunk_sizes chunk_bytes(const sizes *z, const mt_pp_stage *stage) {
-  unsigned kept[2] = {MT_PARTS_ALL & ~shared_parts(z, false), MT_PARTS_ALL & ~shared_parts(z, true)};
+  unsigned kept[2] = {MT_PARTS_ALL & ~mt_parts_shared(z->cfg, false), MT_PARTS_ALL & ~mt_parts_shared(z->cfg, true)};
   int64_t dense = z->cfg->dense_layers - stage->first_layer;
   dense = dense < 0 ? 0 : dense < stage->layers ? dense : stage->layers;
   int64_t moe = stage->layers - dense, streams = stage->layers - (stage->embeds ? 0 : 1);
@@ -134,14 +127,14 @@ static chunk_sizes set_bytes(const sizes *z, int pp_rank) {
 /* Shared parts once for each kind of layer that the rank has; sets; what the head reads. */
 static int64_t activation_bytes(const sizes *z, int pp_rank) {
   int64_t bytes = z->sets * set_bytes(z, pp_rank).activations;
-  if (z->dense > 0) bytes += parts_bytes(z, true, shared_parts(z, true));
-  if (z->moe > 0) bytes += parts_bytes(z, false, shared_parts(z, false));
+  if (z->dense > 0) bytes += parts_bytes(z, true, mt_parts_shared(z->cfg, true));
+  if (z->moe > 0) bytes += parts_bytes(z, false, mt_parts_shared(z->cfg, false));
   return bytes + (z->predicts ? per_token(z, 2 * z->d, 1, 3) : 0);
 }
 
 /* Windows and exchange buffers, and streams and gradients at the borders of stages. */
 static int64_t comm_bytes(const sizes *z, int pp_rank) {
-  unsigned shared = z->moe > 0 ? shared_parts(z, false) : 0;
+  unsigned shared = z->moe > 0 ? mt_parts_shared(z->cfg, false) : 0;
   int64_t borders = z->pp->buffers[MT_PP_STREAMS] + z->pp->buffers[MT_PP_GRADIENTS];
   int64_t bytes = z->sets * set_bytes(z, pp_rank).comm + mt_ep_shared_bytes(z->ep);
   if ((shared & MT_PART_ROWS) != 0) bytes += mt_ep_rows_memory(z->ep).comm;

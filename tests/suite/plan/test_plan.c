@@ -95,6 +95,59 @@ START_TEST(test_planned_bytes) {
 }
 END_TEST
 
+/* Keys that decide what is computed, and another value of each. */
+static const char *const OTHER[][2] = {
+    {"capacity_factor", "1.5"},
+    {"lb_weight", "0.5"},
+    {"rope_theta", "10000"},
+    {"pp_schedule", "gpipe"},
+    {"pp_chunks", "1"},
+    {"grad_reduce", "reduce_scatter"},
+    {"bucket_mib", "1"},
+    {"fsdp_reshard", "keep_to_backward"},
+    {"fsdp_prefetch", "2"},
+    {"fsdp_prefetch_backward", "2"},
+    {"fsdp_reduce", "last"},
+    {"ep_transport", "deepep_v2"},
+    {"host_counts", "true"},
+    {"rank_tokens", "512"},
+    {"global_tokens", "2048"},
+    {"precision", "bf16"},
+    {"mxfp8_attention", "false"},
+    {"mxfp8_ep", "false"},
+    {"mxfp8_scale", "floor"},
+    {"kernel", "widened"},
+    {"routing", "uniform"},
+    {"recompute", "full"},
+    {"recompute_rule", "olmo"},
+    {"seed", "7"},
+    {"head_chunk", "64"},
+    {"lr", "0.5"},
+    {"clip", "0"},
+    {"holdout", "0.25"},
+    {"device", "ref"},
+    {"threads", "1"},
+};
+
+/* The hash is part of the comparability hash: launches that differ in any of these keys are not compared. */
+START_TEST(test_hash_covers_every_key) {
+  fixture f, other;
+  ck_assert_int_eq(make(&f, SMOKE, "smoke", NULL, NULL), MK_OK);
+  for (size_t i = 0; i < sizeof OTHER / sizeof OTHER[0]; i++) {
+    ms_setting set;
+    snprintf(set.key, sizeof set.key, "%s", OTHER[i][0]);
+    snprintf(set.value, sizeof set.value, "%s", OTHER[i][1]);
+    mk_status st = make(&other, SMOKE, "smoke", &(ms_settings){&set, 1}, NULL);
+    ck_assert_msg(st == MK_OK, "%s: %s", OTHER[i][0],
+                  other.diag.count > 0 ? other.diag.line[0] : other.ctx.error.message);
+    ck_assert_msg(strcmp(f.plan->cases[0].hash, other.plan->cases[0].hash) != 0, "%s=%s keeps hash %s", OTHER[i][0],
+                  OTHER[i][1], f.plan->cases[0].hash);
+    finish(&other);
+  }
+  finish(&f);
+}
+END_TEST
+
 START_TEST(test_exclude_and_expect) {
   fixture f;
   const char *scales = SMOKE
@@ -271,6 +324,71 @@ START_TEST(test_prediction) {
 }
 END_TEST
 
+/* What a step costs where only arithmetic counts (FLOP), and where only memory does (bytes). */
+static double step_cost(const mt_config *c, bool flops) {
+  ms_machine_rates rates = {.gemm_fp32_flops = flops ? 1e12 : 1e60, .bandwidth_bytes_per_s = flops ? 1e60 : 1e12};
+  return 1e12 * (double)c->global_tokens / ms_predict_tok_s(c, &rates);
+}
+
+static mt_config recompute_case(mt_recompute recompute, mt_recompute_rule rule) {
+  mt_config c = mt_config_default();
+  c.layers = 3, c.dense_layers = 1, c.dense_hidden = 96, c.shared_hidden = 32, c.norm = MT_NORM_REORDERED;
+  c.ranks = 2, c.global_tokens = 4 * c.rank_tokens, c.shard = MT_SHARD_DDP;
+  c.recompute = recompute, c.recompute_rule = rule;
+  return c;
+}
+
+/* Whether what recompute adds is `gemm` FLOP of a token in GEMMs and attention, and at most 5 % in cheap ops. */
+static void check_extra(const char *what, const mt_config *c, const mt_config *none, double gemm) {
+  double extra = (step_cost(c, true) - step_cost(none, true)) / (double)c->global_tokens;
+  ck_assert_msg(extra >= gemm * (1 - 1e-9) && extra <= 1.05 * gemm + 32 * (double)c->d_model * (double)c->layers,
+                "%s: %.1f FLOP more a token, GEMMs and attention %.1f", what, extra, gemm);
+}
+
+/* By hand: a product with a weight [n,k] is 2nk FLOP a token, attention 4 (S + 1) / 2 FLOP a value of its output. */
+START_TEST(test_recompute_prediction) {
+  mt_config none = recompute_case(MT_RECOMPUTE_NONE, 0), full = recompute_case(MT_RECOMPUTE_FULL, 0);
+  mt_config olmo = recompute_case(MT_RECOMPUTE_SELECTIVE, MT_RULE_OLMO);
+  mt_config tt = recompute_case(MT_RECOMPUTE_SELECTIVE, MT_RULE_TORCHTITAN);
+  double d = 64, qkv = 64 + 2 * 32, o = 64, attention = 2 * (64 + 1) * o;
+  double layer = 2 * d * qkv + 2 * o * d + attention;                       /* of each of three */
+  double dense = 6 * 96 * d, moe = 2 * 8 * d + 6 * 32 * d + 2 * 6 * 64 * d; /* gate, shared, two of eight experts */
+  check_extra("full", &full, &none, 3 * layer + dense + 2 * moe);
+  /* every second linear: attention output and the way down; the gate */
+  check_extra("torchtitan", &tt, &none, 3 * 2 * o * d + 2 * 96 * d + 2 * (2 * 32 * d + 2 * 8 * d));
+  /* QK-norm and RoPE, 7 FLOP a value of q and k */
+  double extra = step_cost(&olmo, true) - step_cost(&none, true), tokens = (double)none.global_tokens;
+  ck_assert_double_eq_tol(extra / tokens, 3 * 7 * (64 + 32), 1e-3);
+  double bytes[] = {step_cost(&none, false), step_cost(&olmo, false), step_cost(&tt, false), step_cost(&full, false)};
+  for (int i = 1; i < 4; i++)
+    ck_assert_msg(bytes[i] > bytes[i - 1], "%d: %g bytes, the one before %g", i, bytes[i], bytes[i - 1]);
+  /* rows travel again under full recompute only: one more way to the experts and one back; each byte is read and written,
+   * half of the rows stay */
+  mt_config full_ep = full, none_ep = none;
+  full_ep.ep = none_ep.ep = 2;
+  full_ep.ep_transport = none_ep.ep_transport = MT_EP_BLOCK;
+  double weights = 3 * 64 * d * 4 * 4 * 2 * 4; /* the local experts are half, read by both products, layers, calls */
+  double ways = step_cost(&full_ep, false) - step_cost(&none_ep, false) - (bytes[3] - bytes[0]) + weights;
+  ck_assert_double_eq_tol(ways, 2 * 2 * 2 * (tokens * 2 * d * 4) / 2, 1e-3 * ways);
+}
+END_TEST
+
+/* The ranks of a pipeline share the layers of a microbatch; streams and their gradients cross to the next rank. */
+START_TEST(test_pipeline_prediction) {
+  mt_config one = mt_config_default();
+  one.layers = 8, one.global_tokens = 4 * one.rank_tokens;
+  mt_config two = one, v = one;
+  two.ranks = two.pp = 2;
+  v.ranks = v.pp = 2, v.pp_schedule = MT_PP_V;
+  double flops = step_cost(&one, true), stream = 4 * (double)(one.rank_tokens * one.d_model * 4);
+  ck_assert_double_eq_tol(step_cost(&two, true), flops, 1e-6 * flops);
+  double crossing = step_cost(&two, false) - step_cost(&one, false);
+  ck_assert_double_eq_tol(crossing, 4 * stream, 1e-3 * stream);
+  crossing = step_cost(&v, false) - step_cost(&one, false); /* stages 0,3 on rank 0, 1,2 on rank 1 */
+  ck_assert_double_eq_tol(crossing, 2 * 4 * stream, 1e-3 * stream);
+}
+END_TEST
+
 /* The studies of the repository plan at every scale; local optimizer share stays below 5 % at the rates of two cores.
  */
 START_TEST(test_expert_scaling) {
@@ -369,6 +487,7 @@ int main(void) {
   tcase_set_timeout(tcase, 120);
   tcase_add_test(tcase, test_product);
   tcase_add_test(tcase, test_planned_bytes);
+  tcase_add_test(tcase, test_hash_covers_every_key);
   tcase_add_test(tcase, test_exclude_and_expect);
   tcase_add_test(tcase, test_refusals);
   tcase_add_test(tcase, test_overrides);
@@ -378,6 +497,8 @@ int main(void) {
   tcase_add_test(tcase, test_conditions);
   tcase_add_test(tcase, test_prediction);
   tcase_add_test(tcase, test_fsdp_prediction);
+  tcase_add_test(tcase, test_recompute_prediction);
+  tcase_add_test(tcase, test_pipeline_prediction);
   tcase_add_test(tcase, test_expert_scaling);
   tcase_add_test(tcase, test_peer_arguments);
   tcase_add_test(tcase, test_failing_allocations);
