@@ -50,6 +50,13 @@ static void set_keys(check *k, mt_config *c, char *pairs) {
   }
 }
 
+/* MXFP8 multiplies blocks of 32. */
+static void round_sizes(mt_config *c) {
+  if (c->precision != MT_MXFP8) return;
+  c->d_model = 64, c->head_dim = 16, c->dense_hidden = 96, c->expert_hidden = 32, c->shared_hidden = 32;
+  c->rank_tokens = 96;
+}
+
 static mt_config config_of(check *k, const char *layout) {
   char shard[16] = "", precision[8] = "fp32", device[16] = "cpu", pairs[128] = "";
   int ep = 1, ranks = 1;
@@ -60,9 +67,10 @@ static mt_config config_of(check *k, const char *layout) {
   }
   c.layers = 4, c.vocab = 200; /* a table of 4,800 elements: larger than what is not divided */
   c.ranks = ranks, c.ep = ep, c.lr = 1e-3, c.bucket_mib = 0.02, c.steps = 1000, c.skip_step = true;
-  c.global_tokens = c.rank_tokens * 8; /* on 1, 2, 4 and 8 ranks the same step */
   tiny_ok(&k->ctx, mt_config_set(&k->ctx, &c, "shard", shard), "shard");
   tiny_ok(&k->ctx, mt_config_set(&k->ctx, &c, "precision", precision), "precision");
+  round_sizes(&c);
+  c.global_tokens = c.rank_tokens * 8; /* on 1, 2, 4 and 8 ranks the same step */
   tiny_ok(&k->ctx, mt_config_set(&k->ctx, &c, "device", device), "device");
   set_keys(k, &c, pairs);
   snprintf(c.checkpoint_dir, sizeof c.checkpoint_dir, "%s", k->dir);

@@ -40,6 +40,8 @@ check() { # ranks options...
   echo "ok $*"
 }
 
+check 1 --set precision=mxfp8 --set expert_hidden=32
+check 2 --set precision=mxfp8 --set expert_hidden=32 --set shard=dist_opt --set ep=world
 for precision in fp32 bf16; do
   check 1 --set precision=$precision
   check 2 --set precision=$precision --set shard=ddp
