@@ -1,5 +1,6 @@
 /* Cases that need several ranks, each against the run of one rank: layouts (E-01, O-02, O-03, O-04, O-07), experts that
- * are all hot on one rank (E-03, E-05, E-06), the dispatch path (E-08), capacity (P-07, P-09). Started under mpirun:
+ * are all hot on one rank (E-03, E-05, E-06), sharded experts that one rank alone uses (E-04), the dispatch path (E-08),
+ * capacity (P-07, P-09). Started under mpirun:
  * failure_ranks [case...]; without arguments all of them. A failure prints case, layout, rank, expected, got. */
 #include <math.h>
 #include <stdio.h>
@@ -265,6 +266,53 @@ static void hot_experts(checker *c) {
   }
 }
 
+/* Chosen experts for a whole step: those of rank r are of the r-th part only, so that no two ranks touch the same. */
+static int32_t *disjoint_routes(const mt_trainer *t, int rank) {
+  const mt_config *cfg = &t->cfg;
+  int64_t part = cfg->experts / cfg->ranks, tokens = t->microbatches * t->model->moe_layers * cfg->rank_tokens;
+  int32_t *routes = malloc((size_t)(tokens * cfg->top_k) * sizeof *routes);
+  for (int64_t i = 0; i < tokens * cfg->top_k; i++)
+    routes[i] = (int32_t)(rank * part + (i + i / part) % part); /* top_k <= part: no expert twice */
+  return routes;
+}
+
+/* Three steps on disjoint routes, every call of this rank in the trace; the last one's log. */
+static void train_disjoint(checker *c, const mt_config *cfg, const char *path, mk_step_log *log) {
+  mk_context ctx = {0};
+  mt_comm *world = NULL;
+  mt_trainer *t = NULL;
+  mt_comm_mpi_config mpi = {.threaded = true, .timeout_s = 60};
+  tiny_ok(&ctx, mt_comm_mpi_create(&ctx, &mpi, &world), "world");
+  tiny_ok(&ctx, mt_comm_trace_create(&ctx, world, path, &world), "trace");
+  tiny_ok(&ctx, mt_trainer_create(&ctx, cfg, world, &t), c->layout);
+  int32_t *routes = disjoint_routes(t, world->rank);
+  t->cfg.routing = MK_ROUTING_REPLAY;
+  t->routes = routes;
+  tiny_train(&ctx, t, 3, false);
+  tiny_ok(&ctx, mt_trainer_log_read(t, log), "log");
+  mt_trainer_destroy(t);
+  mt_comm_destroy(world);
+  free(routes);
+}
+
+/* E-04: each rank's tokens use experts that no other rank's do. All ranks of fsdp issue the same calls, and after two
+ * updates loss and gradient norm are those of ddp, which never moves weights. */
+static void sharded_experts(checker *c) {
+  const layout sharded = {MT_SHARD_FSDP, 1, MT_GRAD_ALL_REDUCE, MT_EP_BLOCK};
+  const layout whole = {MT_SHARD_DDP, 1, MT_GRAD_ALL_REDUCE, MT_EP_BLOCK};
+  mk_step_log log, expected;
+  char path[] = "/tmp/moemark-calls-XXXXXX";
+  mt_config cfg = config_of(c, &whole);
+  close(mkstemp(path));
+  train_disjoint(c, &cfg, path, &expected);
+  cfg = config_of(c, &sharded);
+  train_disjoint(c, &cfg, path, &log);
+  if (!same(c->p, c->p->world, hash_calls(path))) fail(c, "the same calls on all ranks", 0, 1);
+  expect_near(c, "cross-entropy", expected.sum[MK_SUM_CE], log.sum[MK_SUM_CE], 1e-6);
+  expect_near(c, "gradient norm", expected.grad_norm, log.grad_norm, 1e-5);
+  unlink(path);
+}
+
 /* E-08: the path that was asked for is the one that runs, by its own name. */
 static void dispatch_path(checker *c) {
   const mt_key *key = mt_config_key_find("ep_transport");
@@ -318,8 +366,11 @@ static void capacity(checker *c) {
 static const struct {
   const char *name;
   void (*run)(checker *c);
-} CASES[] = {
-    {"layouts", layouts}, {"hot_experts", hot_experts}, {"dispatch_path", dispatch_path}, {"capacity", capacity}};
+} CASES[] = {{"layouts", layouts},
+             {"hot_experts", hot_experts},
+             {"sharded_experts", sharded_experts},
+             {"dispatch_path", dispatch_path},
+             {"capacity", capacity}};
 
 int main(int argc, char **argv) {
   mt_comm *world = NULL;
