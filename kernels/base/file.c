@@ -10,18 +10,6 @@
 
 #include "kernels/base/heap.h"
 
-static mk_status read_all(mk_context *ctx, const char *path, int fd, char *data, size_t bytes) {
-  size_t done = 0;
-  while (done < bytes) {
-    ssize_t got = read(fd, data + done, bytes - done);
-    if (got < 0 && errno == EINTR) continue;
-    MK_CHECK(ctx, got >= 0, MK_ERR_IO, "%s: cannot read: %s", path, strerror(errno));
-    MK_CHECK(ctx, got > 0, MK_ERR_IO, "%s: file ended at byte %zu of %zu while reading", path, done, bytes);
-    done += (size_t)got;
-  }
-  return MK_OK;
-}
-
 /* O_NONBLOCK: opening a pipe that nobody writes to would wait for ever. It does nothing to regular files. */
 mk_status mk_file_open(mk_context *ctx, const char *key, const char *path, int *fd, int64_t *bytes) {
   mk_status st = MK_OK;
@@ -42,6 +30,21 @@ out:
   return st;
 }
 
+mk_status mk_file_read_at(mk_context *ctx, const char *path, int fd, void *out, int64_t bytes, int64_t offset) {
+  char *to = out;
+  while (bytes > 0) {
+    ssize_t got = pread(fd, to, (size_t)bytes, (off_t)offset);
+    if (got < 0 && errno == EINTR) continue;
+    MK_CHECK(ctx, got >= 0, MK_ERR_IO, "%s: cannot read: %s", path, strerror(errno));
+    MK_CHECK(ctx, got > 0, MK_ERR_IO, "%s: file ended at byte %lld; it has shrunk since it was opened", path,
+             (long long)offset);
+    to += got;
+    bytes -= got;
+    offset += got;
+  }
+  return MK_OK;
+}
+
 mk_status mk_file_read(mk_context *ctx, const char *path, char **out, size_t *bytes) {
   mk_status st = MK_OK;
   char *data = NULL;
@@ -49,7 +52,7 @@ mk_status mk_file_read(mk_context *ctx, const char *path, char **out, size_t *by
   int64_t size = 0;
   MK_TRY(ctx, mk_file_open(ctx, NULL, path, &fd, &size));
   MK_TRY_GOTO(ctx, mk_heap_alloc(ctx, (size_t)size + 1, &data), out);
-  MK_TRY_GOTO(ctx, read_all(ctx, path, fd, data, (size_t)size), out);
+  MK_TRY_GOTO(ctx, mk_file_read_at(ctx, path, fd, data, size, 0), out);
   *out = data;
   *bytes = (size_t)size;
   data = NULL;
@@ -86,25 +89,4 @@ out:
   if (st != MK_OK && fd >= 0) unlink(temporary);
   mk_heap_free(ctx, temporary);
   return st;
-}
-
-mk_status mk_folder_make(mk_context *ctx, const char *path) {
-  char part[4096];
-  MK_CHECK(ctx, strlen(path) < sizeof part && path[0] != '\0', MK_ERR_OUTPUT,
-           "folder name '%.100s' is empty or too long", path);
-  strcpy(part, path);
-  for (char *slash = part + 1;; slash++) {
-    if (*slash != '/' && *slash != '\0') continue;
-    char keep = *slash;
-    *slash = '\0';
-    MK_CHECK(ctx, mkdir(part, 0755) == 0 || errno == EEXIST, MK_ERR_OUTPUT, "%s: cannot create folder: %s", part,
-             strerror(errno));
-    *slash = keep;
-    if (keep == '\0') break;
-  }
-  struct stat info;
-  MK_CHECK(ctx, stat(path, &info) == 0 && S_ISDIR(info.st_mode), MK_ERR_OUTPUT,
-           "%s: exists and is not a folder; give another name or remove it", path);
-  MK_CHECK(ctx, access(path, W_OK | X_OK) == 0, MK_ERR_OUTPUT, "%s: folder is not writable: %s", path, strerror(errno));
-  return MK_OK;
 }

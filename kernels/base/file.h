@@ -14,16 +14,16 @@ extern "C" {
  * pipe). MK_ERR_IO names `key` (what named the file: a configuration key; NULL = nothing), the path and the cause. */
 mk_status mk_file_open(mk_context *ctx, const char *key, const char *path, int *fd, int64_t *bytes);
 
+/* Fills `out` with the `bytes` from `offset` on of an open file; `path` is for messages. MK_ERR_IO where the disk fails
+ * or the file has fewer. */
+mk_status mk_file_read_at(mk_context *ctx, const char *path, int fd, void *out, int64_t bytes, int64_t offset);
+
 /* The file's bytes in a fresh heap block, NUL-terminated beyond `bytes`. MK_ERR_IO names the path and the cause. */
 mk_status mk_file_read(mk_context *ctx, const char *path, char **out, size_t *bytes);
 
 /* Replaces `path` by `bytes` of `data`; on failure (disk full, no permission) the old file is untouched.
  * MK_ERR_OUTPUT. */
 mk_status mk_file_write(mk_context *ctx, const char *path, const void *data, size_t bytes);
-
-/* Creates a folder and its parents; an existing one is fine. MK_ERR_OUTPUT when it is not there afterwards or cannot be
- * written to. */
-mk_status mk_folder_make(mk_context *ctx, const char *path);
 
 #ifdef __cplusplus
 }

@@ -7,9 +7,31 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "kernels/base/heap.h"
+
+mk_status mk_folder_make(mk_context *ctx, const char *path) {
+  char part[4096];
+  MK_CHECK(ctx, strlen(path) < sizeof part && path[0] != '\0', MK_ERR_OUTPUT,
+           "folder name '%.100s' is empty or too long", path);
+  strcpy(part, path);
+  for (char *slash = part + 1;; slash++) {
+    if (*slash != '/' && *slash != '\0') continue;
+    char keep = *slash;
+    *slash = '\0';
+    MK_CHECK(ctx, mkdir(part, 0755) == 0 || errno == EEXIST, MK_ERR_OUTPUT, "%s: cannot create folder: %s", part,
+             strerror(errno));
+    *slash = keep;
+    if (keep == '\0') break;
+  }
+  struct stat info;
+  MK_CHECK(ctx, stat(path, &info) == 0 && S_ISDIR(info.st_mode), MK_ERR_OUTPUT,
+           "%s: exists and is not a folder; give another name or remove it", path);
+  MK_CHECK(ctx, access(path, W_OK | X_OK) == 0, MK_ERR_OUTPUT, "%s: folder is not writable: %s", path, strerror(errno));
+  return MK_OK;
+}
 
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 

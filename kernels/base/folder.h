@@ -1,4 +1,4 @@
-/* Folders: what is in them, taking them away, and making what happened to them last. */
+/* Folders: making them, what is in them, taking them away, and making what happened to them last. */
 #ifndef KERNELS_BASE_FOLDER_H
 #define KERNELS_BASE_FOLDER_H
 
@@ -7,6 +7,10 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Creates a folder and its parents; an existing one is fine. MK_ERR_OUTPUT when it is not there afterwards or cannot be
+ * written to. */
+mk_status mk_folder_make(mk_context *ctx, const char *path);
 
 /* Names in a folder that begin with `prefix`, in byte order, without "." and "..". MK_ERR_IO names the folder and the
  * cause. Free with mk_folder_names_free. */

@@ -1,9 +1,9 @@
 /* Two-pass arenas: see arena.h. */
 #include "kernels/device/arena.h"
 
-enum { ALIGN_BYTES = 64 };
-
-static size_t round_up(size_t bytes) { return (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES; }
+static size_t round_up(size_t bytes) {
+  return (bytes + MK_ARENA_ALIGN_BYTES - 1) / MK_ARENA_ALIGN_BYTES * MK_ARENA_ALIGN_BYTES;
+}
 
 mk_arena mk_arena_make(mk_device *dev, mk_memory category) { return (mk_arena){.dev = dev, .category = category}; }
 

@@ -15,6 +15,8 @@
 extern "C" {
 #endif
 
+enum { MK_ARENA_ALIGN_BYTES = 64 }; /* what a tensor is placed on, and what formulas add for each */
+
 typedef struct mk_arena {
   mk_device *dev;
   mk_memory category;
@@ -27,7 +29,7 @@ typedef struct mk_arena {
 
 mk_arena mk_arena_make(mk_device *dev, mk_memory category);
 
-/* Gives `t` (shape set) its place; 64-byte aligned. Absent tensors are left alone. */
+/* Gives `t` (shape set) its place, aligned to MK_ARENA_ALIGN_BYTES. Absent tensors are left alone. */
 void mk_arena_place(mk_arena *arena, mk_tensor *t);
 
 /* Current position, and going back to it: tensors placed after a mark are dead after the reset (scratch). */

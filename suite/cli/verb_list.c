@@ -1,13 +1,12 @@
 /* moemark list [studies|cases|systems|metrics|baselines]. */
-#include <dirent.h>
 #include <math.h>
 #include <regex.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kernels/base/arguments.h"
-#include "kernels/base/heap.h"
+#include "kernels/base/folder.h"
 #include "suite/cli/verb.h"
 #include "suite/metrics/metric.h"
 #include "suite/record/csv.h"
@@ -60,30 +59,25 @@ static bool name_wanted(const input *in, const char *name) {
 
 typedef mk_status (*file_fn)(mk_context *ctx, const input *in, const char *path, const char *name, ms_table *t);
 
-static int by_name(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
-
 /* Calls fn for every entry of <data root>/<folder> that ends in `ending` (may be empty), in the order of names; a
  * missing folder has none. */
 static mk_status for_each(mk_context *ctx, const input *in, const char *folder, const char *ending, file_fn fn,
                           ms_table *t) {
   char root[MS_PATH_BYTES], path[MS_PATH_BYTES], file[MS_PATH_BYTES];
-  struct dirent **entry = NULL;
+  char **names = NULL;
+  size_t count = 0;
   mk_status st = MK_OK;
   MK_TRY(ctx, ms_path_data_root(ctx, root));
   MK_TRY(ctx, ms_path_join(ctx, root, folder, path));
-  int count = scandir(path, &entry, NULL, by_name);
-  for (int i = 0; i < count; i++) {
-    char *name = entry[i]->d_name;
-    size_t length = strlen(name), tail = strlen(ending);
-    bool wanted = name[0] != '.' && length > tail && strcmp(name + length - tail, ending) == 0;
-    if (st == MK_OK && wanted) {
-      st = ms_path_join(ctx, path, name, file);
-      name[length - tail] = '\0';
-      if (st == MK_OK) st = fn(ctx, in, file, name, t);
-    }
-    free(entry[i]); /* scandir's own memory */
+  if (access(path, F_OK) == 0) MK_TRY(ctx, mk_folder_names(ctx, path, "", &names, &count));
+  for (size_t i = 0; i < count && st == MK_OK; i++) {
+    size_t length = strlen(names[i]), tail = strlen(ending);
+    if (names[i][0] == '.' || length <= tail || strcmp(names[i] + length - tail, ending) != 0) continue;
+    st = ms_path_join(ctx, path, names[i], file);
+    names[i][length - tail] = '\0';
+    if (st == MK_OK) st = fn(ctx, in, file, names[i], t);
   }
-  free(entry);
+  mk_folder_names_free(ctx, names, count);
   return st;
 }
 

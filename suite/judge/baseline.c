@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "kernels/base/file.h"
+#include "kernels/base/folder.h"
 #include "kernels/base/heap.h"
 #include "suite/record/schema.h"
 #include "suite/run/folder.h"

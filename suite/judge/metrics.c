@@ -170,8 +170,7 @@ static mk_status metric_judge(mk_context *ctx, const ms_judgement *j, ms_metric_
   if (!all_finite(values, n)) {
     r->n = n;
     if (r->use->gate) snprintf(r->verdict, sizeof r->verdict, "FAIL");
-    bool emulated = r->metric != NULL && r->metric->timed &&
-                    strcmp(ms_case_kind(&j->run->plan->cases[r->case_index]), "emulated") == 0;
+    bool emulated = r->metric != NULL && r->metric->timed && ms_case_is_emulated(&j->run->plan->cases[r->case_index]);
     if (emulated) snprintf(r->verdict, sizeof r->verdict, "emulated");
     snprintf(r->reason, sizeof r->reason, "%s",
              emulated ? "emulated arithmetic: its speed is no result" : "not available in at least one launch");

@@ -33,7 +33,7 @@ static bool counts_agree(const ms_case *c, const ms_launch *l, char *reason) {
 }
 
 static bool always_holds(const ms_judgement *j, const ms_launch *l, char *reason) {
-  bool emulated = strcmp(ms_case_kind(&j->run->plan->cases[l->case_index]), "emulated") == 0;
+  bool emulated = ms_case_is_emulated(&j->run->plan->cases[l->case_index]);
   if (emulated ? !(l->steps > 0 && l->time_s > 0) : !(value_of(l, "tok_s") > 0)) {
     snprintf(reason, MS_REASON_BYTES, "%lld measured steps in %.3g s: no rate", (long long)l->steps, l->time_s);
     return false;

@@ -73,6 +73,10 @@ static void find_peer(const ms_study *study, const ms_scale *scale, ms_case *c) 
   }
 }
 
+const char *ms_case_kind(const ms_case *c) { return c->peer[0] != '\0' ? "measured" : mt_config_kind(&c->config); }
+
+bool ms_case_is_emulated(const ms_case *c) { return strcmp(ms_case_kind(c), "emulated") == 0; }
+
 static mk_status hash_case(mk_context *ctx, ms_case *c) {
   size_t n_keys = 0, used = 0;
   const mt_key *keys = mt_config_keys(&n_keys);
@@ -141,8 +145,8 @@ static mk_status fill_case(ms_planner *p, const ms_machine_rates *rates, double 
   c->flop_token = (double)ms_flops_token(&c->config, MS_FLOPS_OLMO_CORE_3_DDP);
   c->params_total = ms_count_params_total(&c->config, true);
   c->params_active = ms_count_params_active(&c->config, true);
-  bool emulated = strcmp(mt_config_kind(&c->config), "emulated") == 0; /* its speed is no result */
-  c->predicted_tok_s = c->peer[0] != '\0' || rates == NULL || emulated ? NAN : ms_predict_tok_s(&c->config, rates);
+  bool predicted = c->peer[0] == '\0' && rates != NULL && !ms_case_is_emulated(c);
+  c->predicted_tok_s = predicted ? ms_predict_tok_s(&c->config, rates) : NAN;
   return hash_case(ctx, c);
 }
 

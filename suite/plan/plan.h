@@ -63,4 +63,10 @@ mk_status ms_condition_make(mk_context *ctx, const char *text, ms_condition *out
 mk_status ms_condition_eval(mk_context *ctx, const ms_study *study, const ms_condition *condition, const ms_case *c,
                             bool *out);
 
+/* How the numbers of a case come about: mt_config_kind, and "measured" for a peer. */
+const char *ms_case_kind(const ms_case *c);
+
+/* Emulated arithmetic: what it computes counts, its speed is no result. */
+bool ms_case_is_emulated(const ms_case *c);
+
 #endif

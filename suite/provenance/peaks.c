@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "kernels/base/file.h"
+#include "kernels/base/folder.h"
 #include "kernels/base/heap.h"
 #include "suite/run/capture.h"
 #include "suite/run/tools.h"

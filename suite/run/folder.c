@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "kernels/base/file.h"
+#include "kernels/base/folder.h"
 #include "kernels/base/heap.h"
 #include "kernels/base/log.h"
 

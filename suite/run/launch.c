@@ -45,7 +45,7 @@ static mk_status values_fill(ms_runner *r, ms_launch *launch, mt_precision preci
   view.median_step = strcmp(plan->scale->measure.stat, "median_step") == 0;
   view.peak_flops = ms_peaks_flops(&plan->rates, launch->records, precision);
   if (strcmp(c->config.device, "sim") == 0) view.peak_flops = NAN;
-  bool emulated = strcmp(ms_case_kind(c), "emulated") == 0; /* its speed is no result */
+  bool emulated = ms_case_is_emulated(c);
   for (int i = 0; i < count; i++)
     launch->value[i] = emulated && list[i].timed ? NAN : list[i].value(&view);
   launch->time_s = ms_view_time_s(&view);

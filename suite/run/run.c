@@ -13,8 +13,6 @@ void ms_run_destroy(mk_context *ctx, ms_run *run) {
   mk_heap_free(ctx, run);
 }
 
-const char *ms_case_kind(const ms_case *c) { return c->peer[0] != '\0' ? "measured" : mt_config_kind(&c->config); }
-
 int64_t ms_launch_seed(const ms_run *run, const ms_launch *launch) {
   bool each = strcmp(run->plan->scale->measure.seeds, "per_launch") == 0;
   return run->plan->cases[launch->case_index].config.seed + (each ? launch->number - 1 : 0);

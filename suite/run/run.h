@@ -65,9 +65,6 @@ typedef struct ms_run_options {
 mk_status ms_run_create(mk_context *ctx, const ms_plan *plan, const ms_run_options *options, ms_run **out);
 void ms_run_destroy(mk_context *ctx, ms_run *run);
 
-/* "measured", "simulated" (sim device) or "emulated" (MXFP8 arithmetic on a CPU). */
-const char *ms_case_kind(const ms_case *c);
-
 /* Seed of a launch: the configuration's, or with `seeds: per_launch` that plus launch - 1, so that launch n of every
  * case has the same. */
 int64_t ms_launch_seed(const ms_run *run, const ms_launch *launch);

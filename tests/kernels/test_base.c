@@ -1,12 +1,9 @@
 /* kernels/base: random numbers, BF16 rounding, tensors, the heap's counters and faults, the error record,
- * command lines, files. */
+ * command lines. */
 #include <math.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "kernels/base/arguments.h"
-#include "kernels/base/file.h"
 #include "kernels/base/heap.h"
 #include "kernels/base/rng.h"
 #include "kernels/base/tensor.h"
@@ -256,31 +253,6 @@ START_TEST(wrong_options_are_one_message) {
 }
 END_TEST
 
-START_TEST(only_regular_files_are_opened) {
-  char folder[] = "/tmp/moemark-base-XXXXXX", path[64];
-  int fd = -1;
-  int64_t bytes = -1;
-  ck_assert_ptr_nonnull(mkdtemp(folder));
-  snprintf(path, sizeof path, "%s/pipe", folder);
-  ck_assert_int_eq(mkfifo(path, 0600), 0);
-  const char *const refused[][2] = {{path, "pipe: not a regular file"},
-                                    {folder, "not a regular file but a folder"},
-                                    {"/dev/zero", "/dev/zero: not a regular file"},
-                                    {"/nonexistent/x", "/nonexistent/x: cannot open: No such file"}};
-  for (int i = 0; i < 4; i++) { /* a pipe without a writer would be waited for */
-    mk_context ctx = {0};
-    ck_assert_int_eq(mk_file_open(&ctx, "data_path", refused[i][0], &fd, &bytes), MK_ERR_IO);
-    ck_assert_msg(strstr(ctx.error.message, refused[i][1]) != NULL, "said: %s", ctx.error.message);
-    ck_assert_msg(strncmp(ctx.error.message, "data_path: ", 11) == 0, "said: %s", ctx.error.message);
-    ck_assert(fd == -1 && bytes == -1);
-  }
-  mk_context ctx = {0};
-  ck_assert_int_eq(mk_folder_make(&ctx, "/proc/self/x"), MK_ERR_OUTPUT);
-  unlink(path);
-  rmdir(folder);
-}
-END_TEST
-
 int main(void) {
   Suite *suite = suite_create("base");
   TCase *tcase = tcase_create("base");
@@ -297,7 +269,6 @@ int main(void) {
   tcase_add_test(tcase, the_first_error_is_kept);
   tcase_add_test(tcase, a_message_stays_one_line);
   tcase_add_test(tcase, wrong_options_are_one_message);
-  tcase_add_test(tcase, only_regular_files_are_opened);
   suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

@@ -8,7 +8,7 @@
 #include "kernels/base/heap.h"
 #include "kernels/base/text.h"
 
-enum { NAME_BYTES = MT_PARAM_NAME_BYTES + 8, PATH_BYTES = 1024 };
+enum { PATH_BYTES = 1024 };
 
 struct mt_shards {
   mk_context *ctx;
@@ -57,7 +57,7 @@ static mk_status take_segment(const mt_shards *s, const mt_st_reader *file, cons
 /* All pieces of a value in ascending order; they must cover [0, total) once. total < 0: not checked. */
 static mk_status find_segments(const mt_shards *s, const char *param, mt_shard_value value, int64_t total,
                                segment *segments, int64_t *count) {
-  char name[NAME_BYTES];
+  char name[MT_SHARD_NAME_BYTES];
   int64_t n = 0, next = 0;
   mt_shard_tensor_name(param, value, name, sizeof name);
   for (int64_t f = 0; f < s->files; f++) {

@@ -18,13 +18,19 @@ extern "C" {
 /* What a shard holds of a parameter. */
 typedef enum mt_shard_value { MT_SHARD_MAIN, MT_SHARD_M, MT_SHARD_V, MT_SHARD_VALUES } mt_shard_value;
 
+enum {
+  MT_SHARD_NAME_BYTES = MT_PARAM_NAME_BYTES + 8,
+  MT_SHARD_PIECE = 1 << 20, /* elements that are read or written at once */
+  MT_SHARD_HISTORY_ENTRIES = sizeof(((mk_step_state *)0)->loss_history) / sizeof(double)
+};
+
 /* "layers.0.qkv.main" */
 void mt_shard_tensor_name(const char *param, mt_shard_value value, char *name, size_t bytes);
 
 /* "shard-00003.safetensors" */
 void mt_shard_file_name(int64_t rank, char name[MT_CHECKPOINT_NAME_BYTES]);
 
-/* Statistics of the step in shard 0: F64 [129] each. */
+/* Statistics of the step in shard 0: F64 [MT_SHARD_HISTORY_ENTRIES] each. */
 #define MT_SHARD_LOSS_HISTORY "step.loss_history"
 #define MT_SHARD_NORM_HISTORY "step.norm_history"
 #define MT_SHARD_HISTORY_COUNT "step.history" /* metadata: entries in use */

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kernels/base/file.h"
 #include "kernels/base/folder.h"
 #include "kernels/base/text.h"
 

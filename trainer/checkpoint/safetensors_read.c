@@ -1,7 +1,6 @@
 /* Reader: values come through pread, never through a mapping, so that a file cut short while open is an error and not
  * a bus fault, and so that a rank reads only the bytes of what it owns. */
 #include <cjson/cJSON.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,17 +20,7 @@ struct mt_st_reader {
 };
 
 static mk_status read_at(const mt_st_reader *r, void *out, int64_t bytes, int64_t offset) {
-  char *to = out;
-  while (bytes > 0) {
-    ssize_t got = pread(r->fd, to, (size_t)bytes, (off_t)offset);
-    if (got < 0 && errno == EINTR) continue;
-    MK_CHECK(r->ctx, got >= 0, MK_ERR_IO, "%s: cannot read: %s", r->path, strerror(errno));
-    MK_CHECK(r->ctx, got > 0, MK_ERR_IO, "%s: file ended at byte %lld while reading", r->path, (long long)offset);
-    to += got;
-    bytes -= got;
-    offset += got;
-  }
-  return MK_OK;
+  return mk_file_read_at(r->ctx, r->path, r->fd, out, bytes, offset);
 }
 
 static mk_status read_header(mt_st_reader *r, int64_t file_bytes) {

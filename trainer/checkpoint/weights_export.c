@@ -2,7 +2,7 @@
  * Memory: two buffers of the largest slab. */
 #include <string.h>
 
-#include "kernels/base/file.h"
+#include "kernels/base/folder.h"
 #include "kernels/base/heap.h"
 #include "trainer/checkpoint/hf_config.h"
 #include "trainer/checkpoint/weights.h"

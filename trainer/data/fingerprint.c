@@ -1,6 +1,4 @@
 /* What a file is, without reading all of it: size, first and last MiB. */
-#include <errno.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "kernels/base/file.h"
@@ -11,16 +9,8 @@ enum { END_BYTES = 1 << 20 };
 
 static mk_status add_piece(mk_context *ctx, mk_hash *hash, const char *path, int fd, int64_t offset, int64_t bytes,
                            char *piece) {
-  while (bytes > 0) {
-    ssize_t got = pread(fd, piece, (size_t)bytes, (off_t)offset);
-    if (got < 0 && errno == EINTR) continue;
-    MK_CHECK(ctx, got > 0, MK_ERR_IO, "%s: cannot read byte %lld: %s", path, (long long)offset,
-             got < 0 ? strerror(errno) : "the file has shrunk");
-    MK_TRY(ctx, mk_hash_add(hash, piece, (size_t)got));
-    offset += got;
-    bytes -= got;
-  }
-  return MK_OK;
+  MK_TRY(ctx, mk_file_read_at(ctx, path, fd, piece, bytes, offset));
+  return mk_hash_add(hash, piece, (size_t)bytes);
 }
 
 mk_status mt_source_hash_file(mk_context *ctx, mk_hash *hash, const char *path) {

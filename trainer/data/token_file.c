@@ -1,7 +1,6 @@
 /* See token_file.h. The file is never loaded whole. */
 #include "trainer/data/token_file.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,22 +8,6 @@
 #include "kernels/base/file.h"
 #include "kernels/base/heap.h"
 #include "trainer/data/npy_header.h"
-
-/* Fills `to` from `offset`; the end of the file before that is an error. */
-static mk_status read_at(mk_context *ctx, const mt_token_file *file, void *to, int64_t bytes, int64_t offset) {
-  char *at = to;
-  while (bytes > 0) {
-    ssize_t got = pread(file->fd, at, (size_t)bytes, (off_t)offset);
-    if (got < 0 && errno == EINTR) continue;
-    MK_CHECK(ctx, got >= 0, MK_ERR_IO, "%s: cannot read: %s", file->path, strerror(errno));
-    MK_CHECK(ctx, got > 0, MK_ERR_IO, "%s: file ended at byte %lld; it has shrunk since the run began", file->path,
-             (long long)offset);
-    at += got;
-    bytes -= got;
-    offset += got;
-  }
-  return MK_OK;
-}
 
 static mk_status read_bin_header(mk_context *ctx, mt_token_file *file, int64_t bytes) {
   static const struct {
@@ -34,7 +17,7 @@ static mk_status read_bin_header(mk_context *ctx, mt_token_file *file, int64_t b
   int32_t header[256];
   MK_CHECK(ctx, bytes >= (int64_t)sizeof header, MK_ERR_FORMAT,
            "data_path: %s: %lld bytes are too few for the 1,024 of a bin header", file->path, (long long)bytes);
-  MK_TRY(ctx, read_at(ctx, file, header, sizeof header, 0));
+  MK_TRY(ctx, mk_file_read_at(ctx, file->path, file->fd, header, sizeof header, 0));
   for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
     if (header[0] == kinds[i].magic && header[1] == kinds[i].version) file->width = kinds[i].width;
   }
@@ -67,7 +50,7 @@ static mk_status read_npy_header(mk_context *ctx, const mt_config *cfg, mt_token
   char head[MT_NPY_HEAD_BYTES];
   mt_npy_header npy = {0};
   int64_t got = bytes < MT_NPY_HEAD_BYTES ? bytes : MT_NPY_HEAD_BYTES;
-  MK_TRY(ctx, read_at(ctx, file, head, got, 0));
+  MK_TRY(ctx, mk_file_read_at(ctx, file->path, file->fd, head, got, 0));
   if (!mt_npy_header_is(head, got)) return size_raw(ctx, cfg, file, bytes);
   MK_TRY(ctx, mt_npy_header_parse(ctx, file->path, head, got, &npy));
   file->width = npy.width;
@@ -127,7 +110,7 @@ static uint64_t token_at(const unsigned char *raw, int width) {
 mk_status mt_token_file_read(mk_context *ctx, const mt_token_file *file, int64_t first, int64_t count, int64_t vocab,
                              unsigned char *raw, int32_t *out) {
   int64_t offset = file->begin_bytes + first * file->width;
-  MK_TRY(ctx, read_at(ctx, file, raw, count * file->width, offset));
+  MK_TRY(ctx, mk_file_read_at(ctx, file->path, file->fd, raw, count * file->width, offset));
   for (int64_t i = 0; i < count; i++) {
     uint64_t value = token_at(raw + i * file->width, file->width);
     MK_CHECK(ctx, value < (uint64_t)vocab, MK_ERR_FORMAT,

@@ -166,8 +166,8 @@ static mk_status check_checkpoints(mk_context *ctx, const mt_config *c) {
 static mk_status check_fault(mk_context *ctx, const mt_config *c) {
   mt_fault fault;
   MK_TRY(ctx, mt_fault_parse(ctx, c->fault, &fault));
-  MK_CHECK(ctx, fault.rank < c->ranks, MK_ERR_CONFIG, "fault: rank %lld of '%s' is not one of %lld ranks", fault.rank,
-           c->fault, (long long)c->ranks);
+  MK_CHECK(ctx, fault.rank < c->ranks, MK_ERR_CONFIG, "fault: rank %lld of '%s' is not one of %lld ranks",
+           (long long)fault.rank, c->fault, (long long)c->ranks);
   return MK_OK;
 }
 

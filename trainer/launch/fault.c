@@ -7,13 +7,13 @@
 #include "kernels/base/text.h"
 
 /* Digits up to `end` as a whole number of at least `least`. */
-static bool number(const char *text, size_t length, double least, long long *out) {
+static bool number(const char *text, size_t length, double least, int64_t *out) {
   char digits[24];
   double value = 0;
   if (length == 0 || length >= sizeof digits) return false;
   snprintf(digits, sizeof digits, "%.*s", (int)length, text);
   if (!mk_text_number(digits, true, &value) || value < least || value > 1e15) return false;
-  *out = (long long)value;
+  *out = (int64_t)value;
   return true;
 }
 

@@ -2,14 +2,16 @@
 #ifndef TRAINER_LAUNCH_FAULT_H
 #define TRAINER_LAUNCH_FAULT_H
 
+#include <stdint.h>
+
 #include "kernels/base/status.h"
 
 typedef enum mt_fault_kind { MT_FAULT_NONE, MT_FAULT_HEAP, MT_FAULT_COMM } mt_fault_kind;
 
 typedef struct mt_fault {
   mt_fault_kind kind;
-  long long at;   /* the allocation or call that fails, 1-based, counted from the start of the run */
-  long long rank; /* on this rank; -1 = on all */
+  int64_t at;   /* the allocation or call that fails, 1-based, counted from the start of the run */
+  int64_t rank; /* on this rank; -1 = on all */
 } mt_fault;
 
 /* "" (none), "heap:N", "comm:N", each with "@RANK" for one rank only. MK_ERR_CONFIG otherwise. */

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "kernels/base/arguments.h"
-#include "kernels/base/file.h"
+#include "kernels/base/folder.h"
 #include "kernels/base/log.h"
 #include "kernels/base/out.h"
 #include "kernels/base/process.h"

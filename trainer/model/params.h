@@ -106,6 +106,11 @@ void mt_params_fini(mt_params *params);
 /* Parameter of a unit by role, or NULL when the model has none. */
 mt_param *mt_params_find(const mt_params *params, int unit, mt_param_role role);
 
+/* Elements of a unit in one of the two buffers (0 dense, 1 expert), padding included. */
+static inline int64_t mt_params_unit_count(const mt_params *params, int kind, int unit) {
+  return params->unit_first[kind][unit + 1] - params->unit_first[kind][unit];
+}
+
 /* Layers that this rank holds: dense ones, or those with routed experts. */
 int64_t mt_params_layers(const mt_params *params, bool dense);
 

@@ -4,7 +4,8 @@
 #include "kernels/base/heap.h"
 #include "trainer/parallel/parallel.h"
 
-static int64_t unit_count(const mt_params *params, int kind, int first, int last) {
+/* Elements of units first .. last. */
+static int64_t range_count(const mt_params *params, int kind, int first, int last) {
   return params->unit_first[kind][last + 1] - params->unit_first[kind][first];
 }
 
@@ -14,8 +15,8 @@ static int bucket_first(const mt_sharding *sh, int kind, int last) {
   double element = (double)mk_dtype_bytes(sh->params->flat_grad[kind].dtype);
   int first = last;
   for (int unit = last - 1; unit >= 0; unit--) {
-    if ((double)unit_count(sh->params, kind, unit, last) * element > cap_bytes) break;
-    if (unit_count(sh->params, kind, unit, unit) > 0) first = unit;
+    if ((double)range_count(sh->params, kind, unit, last) * element > cap_bytes) break;
+    if (mt_params_unit_count(sh->params, kind, unit) > 0) first = unit;
   }
   return first;
 }
@@ -26,7 +27,7 @@ mk_status mt_buckets_create(mt_sharding *sh) {
   for (int kind = 0; kind < 2; kind++) {
     for (int last = params->units - 1; last >= 0;) {
       int first = bucket_first(sh, kind, last);
-      int64_t count = unit_count(params, kind, first, last);
+      int64_t count = range_count(params, kind, first, last);
       mk_tensor grad = mk_tensor_slice(&params->flat_grad[kind], params->unit_first[kind][first], count);
       if (count > 0) sh->bucket[sh->n_buckets++] = (mt_bucket){kind, first, last, grad};
       last = first - 1;
@@ -63,8 +64,10 @@ int64_t mt_gradient_bytes(const mt_params *params, const mt_config *cfg, const m
   return count * master_bytes(cfg);
 }
 
-/* Tensors take whole lines of 64 bytes (arena.h). */
-static int64_t placed(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+/* What a tensor takes of an arena. */
+static int64_t placed(int64_t bytes) {
+  return (bytes + MK_ARENA_ALIGN_BYTES - 1) / MK_ARENA_ALIGN_BYTES * MK_ARENA_ALIGN_BYTES;
+}
 
 int64_t mt_state_bytes(const mt_params *params, const mt_config *cfg) {
   int64_t compute = (int64_t)mk_dtype_bytes(mt_compute_dtype(cfg)), master = master_bytes(cfg);

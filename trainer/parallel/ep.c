@@ -93,7 +93,7 @@ void mt_ep_rows_place(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations, mk_a
 void mt_ep_layer_place(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations, mk_arena *comm) {
   int64_t t = ep->tokens, k = ep->top_k, local = ep->experts / ep->ranks;
   layer->idx = mk_tensor_2d(MK_I32, t, k);
-  layer->weights = mk_tensor_2d(ep->dtype == MK_F64 ? MK_F64 : MK_F32, t, k);
+  layer->weights = mk_tensor_2d(mt_ep_master(ep), t, k);
   layer->position = mk_tensor_2d(MK_I32, t, k);
   layer->total = mk_tensor_1d(MK_I32, ep->experts);
   layer->map = mk_tensor_2d(MK_I32, t, k);
@@ -152,19 +152,20 @@ int64_t mt_ep_quantised_bytes(const mt_ep *ep, int64_t n) { return n * (ep->d_mo
 mt_ep_memory mt_ep_rows_memory(const mt_ep *ep) {
   bool in_window = ep->mxfp8 ? mt_ep_arrives_mxfp8(ep) : ep->ops->windowed;
   int64_t n = ep->rows_max, bytes = ep->mxfp8 ? mt_ep_quantised_bytes(ep, n) : mt_ep_row_bytes(ep, n);
-  bytes += 2 * 64;
+  bytes += 2 * MK_ARENA_ALIGN_BYTES;
   return (mt_ep_memory){.activations = in_window ? 0 : bytes, .comm = in_window ? bytes : 0};
 }
 
 mt_ep_memory mt_ep_layer_memory(const mt_ep *ep) {
   mt_ep_memory memory = ep->ops->layer_memory(ep);
-  int64_t routes = ep->tokens * ep->top_k, master = ep->dtype == MK_F64 ? 8 : 4;
-  memory.activations += 4 * (3 * routes + ep->experts + ep->experts / ep->ranks + 1) + master * routes + 6 * 64;
-  if (!ep->ops->weighs_rows) memory.activations += mt_ep_row_bytes(ep, routes) + 64;
+  int64_t routes = ep->tokens * ep->top_k, master = (int64_t)mk_dtype_bytes(mt_ep_master(ep));
+  memory.activations +=
+      4 * (3 * routes + ep->experts + ep->experts / ep->ranks + 1) + master * routes + 6 * MK_ARENA_ALIGN_BYTES;
+  if (!ep->ops->weighs_rows) memory.activations += mt_ep_row_bytes(ep, routes) + MK_ARENA_ALIGN_BYTES;
   return memory;
 }
 
 int64_t mt_ep_shared_bytes(const mt_ep *ep) {
   bool unquantised = ep->mxfp8 && !mt_ep_arrives_mxfp8(ep);
-  return ep->ops->shared_bytes(ep) + (unquantised ? mt_ep_row_bytes(ep, ep->rows_max) + 64 : 0);
+  return ep->ops->shared_bytes(ep) + (unquantised ? mt_ep_row_bytes(ep, ep->rows_max) + MK_ARENA_ALIGN_BYTES : 0);
 }

@@ -51,7 +51,7 @@ typedef struct mt_ep_wire {
   int64_t window_bytes; /* values to and from other ranks through windows, which no communicator counts */
 } mt_ep_wire;
 
-/* Predictions of memory, with 64 bytes for each tensor's start. */
+/* Predictions of memory, with MK_ARENA_ALIGN_BYTES for each tensor. */
 typedef struct mt_ep_memory {
   int64_t activations, comm;
 } mt_ep_memory;
@@ -115,6 +115,9 @@ struct mt_ep {
   int32_t *host_offsets;   /* [L+1] */
   mk_event *counts_ready;
 };
+
+/* dtype of weights and their gradients. */
+static inline mk_dtype mt_ep_master(const mt_ep *ep) { return ep->dtype == MK_F64 ? MK_F64 : MK_F32; }
 
 /* Where dispatch leaves rows: the layer's own, or with MXFP8 one buffer, whose rows are quantised at once. */
 static inline const mk_tensor *mt_ep_rows(const mt_ep *ep, const mt_ep_layer *layer) {

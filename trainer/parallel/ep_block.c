@@ -154,11 +154,12 @@ static mt_ep_wire wire(const mt_ep *ep, const int32_t *counts, bool backward) {
 }
 
 static mt_ep_memory layer_memory(const mt_ep *ep) {
-  return (mt_ep_memory){.activations = 4 * (ep->ranks * ep->experts + ep->rows_max) + 2 * 64};
+  return (mt_ep_memory){.activations = 4 * (ep->ranks * ep->experts + ep->rows_max) + 2 * MK_ARENA_ALIGN_BYTES};
 }
 
 static int64_t shared_bytes(const mt_ep *ep) {
-  return mt_ep_row_bytes(ep, ep->tokens * ep->top_k + ep->rows_max) + 4 * (2 * ep->experts + 1) + 4 * 64;
+  return mt_ep_row_bytes(ep, ep->tokens * ep->top_k + ep->rows_max) + 4 * (2 * ep->experts + 1) +
+         4 * MK_ARENA_ALIGN_BYTES;
 }
 
 const mt_ep_ops mt_ep_block_ops = {

@@ -25,7 +25,7 @@ static void place(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations, mk_arena
 
 static void place_shared(mt_ep *ep, mk_arena *comm) {
   mt_ep_window_place_shared(ep, comm);
-  ep->row_dweights = mk_tensor_2d(ep->dtype == MK_F64 ? MK_F64 : MK_F32, ep->rows_max, 1);
+  ep->row_dweights = mk_tensor_2d(mt_ep_master(ep), ep->rows_max, 1);
   mk_arena_place(comm, &ep->row_dweights);
 }
 
@@ -64,10 +64,12 @@ static mk_status dispatch_backward(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, 
 
 /* A weight goes with each row, its gradient comes back. */
 static mt_ep_wire wire(const mt_ep *ep, const int32_t *counts, bool backward) {
-  return mt_ep_window_wire(ep, counts, backward, ep->dtype == MK_F64 ? 8 : 4);
+  return mt_ep_window_wire(ep, counts, backward, (int64_t)mk_dtype_bytes(mt_ep_master(ep)));
 }
 
-static int64_t weight_bytes(const mt_ep *ep) { return ep->rows_max * (ep->dtype == MK_F64 ? 8 : 4) + 64; }
+static int64_t weight_bytes(const mt_ep *ep) {
+  return ep->rows_max * (int64_t)mk_dtype_bytes(mt_ep_master(ep)) + MK_ARENA_ALIGN_BYTES;
+}
 
 static mt_ep_memory layer_memory(const mt_ep *ep) {
   mt_ep_memory memory = mt_ep_window_layer_memory(ep);

@@ -78,7 +78,7 @@ static mt_ep_memory layer_memory(const mt_ep *ep) {
   return (mt_ep_memory){0};
 }
 
-static int64_t shared_bytes(const mt_ep *ep) { return 4 * ep->experts + 64; }
+static int64_t shared_bytes(const mt_ep *ep) { return 4 * ep->experts + MK_ARENA_ALIGN_BYTES; }
 
 const mt_ep_ops mt_ep_local_ops = {
     .name = "local",

@@ -123,12 +123,13 @@ mt_ep_wire mt_ep_window_wire(const mt_ep *ep, const int32_t *counts, bool backwa
 }
 
 mt_ep_memory mt_ep_window_layer_memory(const mt_ep *ep) {
-  return (mt_ep_memory){.activations = 4 * (ep->ranks * ep->experts + 2 * ep->tokens * ep->top_k) + 3 * 64};
+  return (mt_ep_memory){.activations =
+                            4 * (ep->ranks * ep->experts + 2 * ep->tokens * ep->top_k) + 3 * MK_ARENA_ALIGN_BYTES};
 }
 
 int64_t mt_ep_window_shared_bytes(const mt_ep *ep) {
   int64_t routes = ep->tokens * ep->top_k, n = ep->rows_max;
   int64_t tables = 8 * ep->ranks + 4 * routes + 4 * ep->ranks * ep->experts;
-  if (!mt_ep_arrives_mxfp8(ep)) return 2 * mt_ep_row_bytes(ep, n) + tables + 5 * 64;
-  return mt_ep_quantised_bytes(ep, 2 * n + routes) + mt_ep_row_bytes(ep, routes) + tables + 10 * 64;
+  if (!mt_ep_arrives_mxfp8(ep)) return 2 * mt_ep_row_bytes(ep, n) + tables + 5 * MK_ARENA_ALIGN_BYTES;
+  return mt_ep_quantised_bytes(ep, 2 * n + routes) + mt_ep_row_bytes(ep, routes) + tables + 10 * MK_ARENA_ALIGN_BYTES;
 }

@@ -42,7 +42,7 @@ int64_t mt_fsdp_wire_bytes(const mt_params *params, const mt_config *cfg, const 
   for (int kind = 0; kind < 2; kind++) {
     int64_t ranks = params->store[kind].ranks;
     for (int unit = 0; unit < params->units; unit++) {
-      int64_t count = params->unit_first[kind][unit + 1] - params->unit_first[kind][unit];
+      int64_t count = mt_params_unit_count(params, kind, unit);
       if (ranks > 1) bytes += gathers(params, cfg, unit, m) * count / ranks * compute + reductions * count * master;
       if (plan->copies > 1) bytes += count / ranks * master;
     }

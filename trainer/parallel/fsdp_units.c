@@ -2,13 +2,9 @@
 #include "kernels/base/heap.h"
 #include "trainer/parallel/fsdp.h"
 
-static int64_t unit_count(const mt_params *params, int kind, int unit) {
-  return params->unit_first[kind][unit + 1] - params->unit_first[kind][unit];
-}
-
 /* Dense or expert parameters of the unit exist and are cut. */
 static bool cut(const mt_sharding *sh, int kind, int unit) {
-  return sh->params->store[kind].ranks > 1 && unit_count(sh->params, kind, unit) > 0;
+  return sh->params->store[kind].ranks > 1 && mt_params_unit_count(sh->params, kind, unit) > 0;
 }
 
 /* ---- places ---- */
@@ -186,7 +182,7 @@ static mk_status reduce_copies(mt_sharding *sh, int kind, int unit) {
 
 mk_status mt_fsdp_grad_reduce(mt_sharding *sh, int unit) {
   for (int kind = 0; kind < 2; kind++) {
-    if (unit_count(sh->params, kind, unit) == 0) continue;
+    if (mt_params_unit_count(sh->params, kind, unit) == 0) continue;
     if (cut(sh, kind, unit)) MK_TRY(sh->ctx, reduce_cut(sh, kind, unit));
     if (sh->last && sh->mesh->plan.copies > 1) MK_TRY(sh->ctx, reduce_copies(sh, kind, unit));
   }

@@ -2,16 +2,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/base/file.h"
+#include "kernels/base/folder.h"
 #include "kernels/base/log.h"
 #include "trainer/checkpoint/checkpoint_same.h"
 #include "trainer/checkpoint/checkpoint_shards.h"
 #include "trainer/checkpoint/checkpoint_store.h"
 #include "trainer/step/agree.h"
 #include "trainer/step/checkpoint.h"
-
-enum { PIECE = 1 << 20 };
-enum { HISTORY = sizeof(((mk_step_state *)0)->loss_history) / sizeof(double) };
 
 /* Description and contents of a candidate; every rank reads the description and its share of the files. */
 static mk_status verify(mt_trainer *t, const char *folder, mt_checkpoint_meta *out) {
@@ -77,9 +74,9 @@ static mk_status load_param(mt_trainer *t, const mt_shards *shards, const mt_par
   int64_t own = p->first + p->shard_first, count = p->shard_count;
   bool whole = t->model->params.store[p->expert].ranks == 1;
   int64_t first = whole ? p->first : own, all = whole ? p->count : count;
-  MK_TRY(t->ctx, mt_shards_read(shards, p->name, MT_SHARD_MAIN, first, all, PIECE, put, &main));
-  MK_TRY(t->ctx, mt_shards_read(shards, p->name, MT_SHARD_M, own, count, PIECE, put, &m));
-  return mt_shards_read(shards, p->name, MT_SHARD_V, own, count, PIECE, put, &v);
+  MK_TRY(t->ctx, mt_shards_read(shards, p->name, MT_SHARD_MAIN, first, all, MT_SHARD_PIECE, put, &main));
+  MK_TRY(t->ctx, mt_shards_read(shards, p->name, MT_SHARD_M, own, count, MT_SHARD_PIECE, put, &m));
+  return mt_shards_read(shards, p->name, MT_SHARD_V, own, count, MT_SHARD_PIECE, put, &v);
 }
 
 static mk_status load_state(mt_trainer *t, const mt_shards *shards, const mt_checkpoint_meta *meta) {
@@ -88,7 +85,8 @@ static mk_status load_state(mt_trainer *t, const mt_shards *shards, const mt_che
   MK_TRY(t->ctx, mk_stream_sync(t->compute, false));
   state.step = meta->step;
   state.taken = meta->taken;
-  MK_TRY(t->ctx, mt_shards_history(shards, HISTORY, state.loss_history, state.norm_history, &state.history));
+  MK_TRY(t->ctx,
+         mt_shards_history(shards, MT_SHARD_HISTORY_ENTRIES, state.loss_history, state.norm_history, &state.history));
   MK_TRY(t->ctx, mk_copy_h2d(t->compute, &t->model->state, &state));
   MK_TRY(t->ctx, mk_stream_sync(t->compute, false));
   t->step = t->resumed = meta->step;

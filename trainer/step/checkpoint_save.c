@@ -10,9 +10,6 @@
 #include "trainer/step/agree.h"
 #include "trainer/step/checkpoint.h"
 
-enum { PIECE = 1 << 20, TENSOR_NAME_BYTES = MT_PARAM_NAME_BYTES + 8 };
-enum { HISTORY = sizeof(((mk_step_state *)0)->loss_history) / sizeof(double) };
-
 /* What this rank writes of a parameter: a range of the local elements. */
 typedef struct piece {
   const mt_param *param;
@@ -29,7 +26,7 @@ typedef struct save {
   piece *pieces; /* [n] */
   int64_t n;
   mt_st_tensor *tensors; /* [MT_SHARD_VALUES * n, and 2 on rank 0] */
-  char (*names)[TENSOR_NAME_BYTES];
+  char (*names)[MT_SHARD_NAME_BYTES];
   const char **metadata;
   char (*numbers)[24];
   char history[24];
@@ -62,7 +59,7 @@ static void list_pieces(save *s) {
 }
 
 static void add_tensor(save *s, const char *name, mk_dtype dtype, int64_t count) {
-  snprintf(s->names[s->n_tensors], TENSOR_NAME_BYTES, "%s", name);
+  snprintf(s->names[s->n_tensors], MT_SHARD_NAME_BYTES, "%s", name);
   s->tensors[s->n_tensors] =
       (mt_st_tensor){.name = s->names[s->n_tensors], .dtype = dtype, .n_dims = 1, .dim = {count}};
   s->n_tensors += 1;
@@ -73,7 +70,7 @@ static mk_status describe_shard(save *s) {
   mk_context *ctx = s->ctx;
   size_t most = (size_t)s->t->model->params.count;
   mk_dtype master = mt_master_dtype(&s->t->cfg);
-  char name[TENSOR_NAME_BYTES];
+  char name[MT_SHARD_NAME_BYTES];
   MK_TRY(ctx, mk_heap_array(ctx, most, sizeof *s->pieces, &s->pieces));
   MK_TRY(ctx, mk_heap_array(ctx, MT_SHARD_VALUES * most + 2, sizeof *s->tensors, &s->tensors));
   MK_TRY(ctx, mk_heap_array(ctx, MT_SHARD_VALUES * most + 2, sizeof *s->names, &s->names));
@@ -92,8 +89,8 @@ static mk_status describe_shard(save *s) {
     s->metadata[words++] = s->numbers[i];
   }
   if (s->t->mesh->world->rank != 0) return MK_OK;
-  add_tensor(s, MT_SHARD_LOSS_HISTORY, MK_F64, HISTORY);
-  add_tensor(s, MT_SHARD_NORM_HISTORY, MK_F64, HISTORY);
+  add_tensor(s, MT_SHARD_LOSS_HISTORY, MK_F64, MT_SHARD_HISTORY_ENTRIES);
+  add_tensor(s, MT_SHARD_NORM_HISTORY, MK_F64, MT_SHARD_HISTORY_ENTRIES);
   snprintf(s->history, sizeof s->history, "%" PRId64, s->state.history);
   s->metadata[words++] = MT_SHARD_HISTORY_COUNT;
   s->metadata[words] = s->history;
@@ -103,8 +100,8 @@ static mk_status describe_shard(save *s) {
 /* One value of one piece, in pieces of the disk's size. */
 static mk_status put_value(save *s, mt_st_writer *writer, int64_t index, const piece *piece_, mt_value which,
                            void *buffer) {
-  for (int64_t done = 0; done < piece_->count; done += PIECE) {
-    int64_t count = piece_->count - done < PIECE ? piece_->count - done : PIECE;
+  for (int64_t done = 0; done < piece_->count; done += MT_SHARD_PIECE) {
+    int64_t count = piece_->count - done < MT_SHARD_PIECE ? piece_->count - done : MT_SHARD_PIECE;
     int64_t first = piece_->param->first + piece_->first + done;
     MK_TRY(s->ctx, mt_trainer_state_read(s->t, piece_->param, which, first, count, buffer));
     MK_TRY(s->ctx, mt_st_writer_put(writer, index, buffer, count));
@@ -120,8 +117,8 @@ static mk_status put_all(save *s, mt_st_writer *writer, void *buffer) {
       MK_TRY(s->ctx, put_value(s, writer, MT_SHARD_VALUES * i + value, &s->pieces[i], values[value], buffer));
   }
   if (s->t->mesh->world->rank != 0) return MK_OK;
-  MK_TRY(s->ctx, mt_st_writer_put(writer, MT_SHARD_VALUES * s->n, s->state.loss_history, HISTORY));
-  return mt_st_writer_put(writer, MT_SHARD_VALUES * s->n + 1, s->state.norm_history, HISTORY);
+  MK_TRY(s->ctx, mt_st_writer_put(writer, MT_SHARD_VALUES * s->n, s->state.loss_history, MT_SHARD_HISTORY_ENTRIES));
+  return mt_st_writer_put(writer, MT_SHARD_VALUES * s->n + 1, s->state.norm_history, MT_SHARD_HISTORY_ENTRIES);
 }
 
 static mk_status write_shard(save *s, mt_checkpoint_file *file) {
@@ -133,7 +130,7 @@ static mk_status write_shard(save *s, mt_checkpoint_file *file) {
   mt_shard_file_name(s->t->mesh->world->rank, name);
   snprintf(path, sizeof path, "%s/%s", s->folder, name);
   MK_TRY_GOTO(ctx, describe_shard(s), out);
-  MK_TRY_GOTO(ctx, mk_heap_array(ctx, PIECE, mk_dtype_bytes(mt_master_dtype(&s->t->cfg)), &buffer), out);
+  MK_TRY_GOTO(ctx, mk_heap_array(ctx, MT_SHARD_PIECE, mk_dtype_bytes(mt_master_dtype(&s->t->cfg)), &buffer), out);
   MK_TRY_GOTO(ctx, mt_st_writer_create(ctx, path, s->tensors, s->n_tensors, s->metadata, &writer), out);
   MK_TRY_GOTO(ctx, put_all(s, writer, buffer), out);
   MK_TRY_GOTO(ctx, mt_st_writer_commit(writer), out);

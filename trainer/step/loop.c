@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/base/file.h"
+#include "kernels/base/folder.h"
 #include "kernels/base/heap.h"
 #include "kernels/base/log.h"
 #include "trainer/data/data.h"

@@ -4,7 +4,7 @@
 #include "trainer/model/recompute.h"
 #include "trainer/step/predict.h"
 
-enum { ALIGN = 64 };
+enum { ALIGN = MK_ARENA_ALIGN_BYTES };
 
 /* What the formulas are made of. */
 typedef struct sizes {

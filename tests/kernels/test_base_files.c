@@ -1,0 +1,120 @@
+/* kernels/base on the disk: files, folders, SHA-256. */
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "kernels/base/file.h"
+#include "kernels/base/folder.h"
+#include "kernels/base/hash.h"
+#include "kernels/base/heap.h"
+#include "tests/support/check_main.h"
+#include "tests/support/files.h"
+
+START_TEST(only_regular_files_are_opened) {
+  mk_context ctx = {0};
+  test_folder f = test_folder_make();
+  char path[TEST_PATH_BYTES];
+  int fd = -1;
+  int64_t bytes = -1;
+  ck_assert_int_eq(mkfifo(test_path(&f, "pipe", path), 0600), 0);
+  const char *const refused[][2] = {{path, "pipe: not a regular file"},
+                                    {f.path, "not a regular file but a folder"},
+                                    {"/dev/zero", "/dev/zero: not a regular file"},
+                                    {"/nonexistent/x", "/nonexistent/x: cannot open: No such file"}};
+  for (int i = 0; i < 4; i++) { /* a pipe without a writer would be waited for */
+    TEST_ERROR(&ctx, mk_file_open(&ctx, "data_path", refused[i][0], &fd, &bytes), MK_ERR_IO, refused[i][1],
+               "data_path: ");
+    ck_assert(fd == -1 && bytes == -1);
+  }
+  test_folder_remove(&f);
+}
+END_TEST
+
+START_TEST(pieces_of_a_file) {
+  mk_context ctx = {0};
+  test_folder f = test_folder_make();
+  char path[TEST_PATH_BYTES], text[8] = "";
+  int fd = -1;
+  int64_t bytes = 0;
+  test_file_write(test_path(&f, "ten", path), "0123456789", 10);
+  test_must(&ctx, mk_file_open(&ctx, NULL, path, &fd, &bytes), "open");
+  ck_assert_int_eq(bytes, 10);
+  test_must(&ctx, mk_file_read_at(&ctx, path, fd, text, 3, 5), "in the middle");
+  ck_assert_str_eq(text, "567");
+  test_must(&ctx, mk_file_read_at(&ctx, path, fd, text, 0, 10), "nothing at the end");
+  TEST_ERROR(&ctx, mk_file_read_at(&ctx, path, fd, text, 3, 8), MK_ERR_IO, "ten: file ended at byte 10");
+  close(fd);
+  test_folder_remove(&f);
+}
+END_TEST
+
+START_TEST(names_in_a_folder) {
+  static const char *const sorted[] = {"step-1", "step-10", "step-2"};
+  mk_context ctx = {0};
+  test_folder f = test_folder_make();
+  char path[TEST_PATH_BYTES], moved[TEST_PATH_BYTES], **names = NULL;
+  size_t count = 0;
+  test_file_write(test_path(&f, "step-2", path), "", 0);
+  test_file_write(test_path(&f, "step-10", path), "", 0);
+  test_file_write(test_path(&f, "other", path), "", 0);
+  test_path(&f, "moving", path);
+  test_path(&f, "step-1", moved);
+  test_must(&ctx, mk_folder_make(&ctx, path), "make");
+  test_must(&ctx, mk_path_move(&ctx, path, moved), "move");
+  test_must(&ctx, mk_folder_sync(&ctx, f.path), "sync");
+  test_must(&ctx, mk_folder_names(&ctx, f.path, "step-", &names, &count), "names");
+  ck_assert_uint_eq(count, 3);
+  for (size_t i = 0; i < count; i++)
+    ck_assert_str_eq(names[i], sorted[i]);
+  mk_folder_names_free(&ctx, names, count);
+  TEST_ERROR(&ctx, mk_folder_remove(&ctx, f.path), MK_ERR_OUTPUT, "step-1: cannot remove"); /* a folder inside */
+  TEST_ERROR(&ctx, mk_path_move(&ctx, path, moved), MK_ERR_OUTPUT, "moving: cannot rename to", "step-1");
+  test_must(&ctx, mk_folder_remove(&ctx, moved), "remove an empty one");
+  test_must(&ctx, mk_folder_remove(&ctx, f.path), "remove one with files");
+  test_must(&ctx, mk_folder_remove(&ctx, f.path), "remove none");
+  TEST_ERROR(&ctx, mk_folder_names(&ctx, f.path, "", &names, &count), MK_ERR_IO, "cannot open the folder");
+  TEST_ERROR(&ctx, mk_folder_make(&ctx, "/proc/self/x"), MK_ERR_OUTPUT, "/proc/self/x: cannot create folder");
+  ck_assert_int_eq(ctx.heap_live, 0);
+}
+END_TEST
+
+/* FIPS 180-4 examples (csrc.nist.gov): the empty message, "abc", a million times "a". */
+START_TEST(sha256_known_answers) {
+  enum { MILLION = 1000000, PIECE = 7777 };
+  static const char *const empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+  static const char *const abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+  static const char *const many = "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0";
+  mk_context ctx = {0};
+  test_folder f = test_folder_make();
+  char path[TEST_PATH_BYTES], sum[MK_HASH_BYTES], *text = NULL;
+  mk_hash *hash = NULL;
+  test_must(&ctx, mk_hash_bytes(&ctx, "", 0, sum), "empty");
+  ck_assert_str_eq(sum, empty);
+  test_file_write(test_path(&f, "abc", path), "abc", 3);
+  test_must(&ctx, mk_hash_file(&ctx, path, sum), "file");
+  ck_assert_str_eq(sum, abc);
+  test_must(&ctx, mk_heap_alloc(&ctx, MILLION, &text), "text");
+  memset(text, 'a', MILLION);
+  test_must(&ctx, mk_hash_create(&ctx, &hash), "create");
+  for (size_t at = 0; at < MILLION; at += PIECE)
+    test_must(&ctx, mk_hash_add(hash, text + at, MILLION - at < PIECE ? MILLION - at : PIECE), "add");
+  test_must(&ctx, mk_hash_end(hash, sum), "end");
+  ck_assert_str_eq(sum, many);
+  mk_hash_destroy(hash);
+  mk_heap_free(&ctx, text);
+  TEST_ERROR(&ctx, mk_hash_file(&ctx, f.path, sum), MK_ERR_IO, "not a regular file");
+  ck_assert_int_eq(ctx.heap_live, 0);
+  test_folder_remove(&f);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("base_files");
+  TCase *tcase = tcase_create("base_files");
+  tcase_set_timeout(tcase, 60);
+  tcase_add_test(tcase, only_regular_files_are_opened);
+  tcase_add_test(tcase, pieces_of_a_file);
+  tcase_add_test(tcase, names_in_a_folder);
+  tcase_add_test(tcase, sha256_known_answers);
+  suite_add_tcase(suite, tcase);
+  return test_main(suite);
+}
