@@ -210,7 +210,8 @@ typedef struct ms_study {
 mk_status ms_study_read(mk_context *ctx, const char *path, ms_diagnostics *diag, ms_study **out);
 void ms_study_destroy(mk_context *ctx, ms_study *study);
 
-/* By name; NULL or -1 when there is none. A level is looked for in the define: of `scale` first, then in the study's. */
+/* By name; NULL or -1 when there is none. A level is looked for in the define: of `scale` first, then in the study's.
+ */
 const ms_scale *ms_study_scale_find(const ms_study *study, const char *name);
 int ms_study_factor_find(const ms_study *study, const char *name);
 const ms_level *ms_study_level_find(const ms_study *study, const char *scale, const char *factor, const char *name);

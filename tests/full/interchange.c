@@ -1,6 +1,6 @@
 /* moemark's logits for weights in Hugging Face layout, in FP32.
- *   interchange write DIR   config.json and model.safetensors of DIR, written by moemark-trainer: makes tokens.safetensors
- *                           ("tokens" [2,48], I32) and logits.safetensors ("logits" [2,48,V])
+ *   interchange write DIR   config.json and model.safetensors of DIR, written by moemark-trainer: makes
+ *                           tokens.safetensors ("tokens" [2,48], I32) and logits.safetensors ("logits" [2,48,V])
  *   interchange check DIR   all four files, written by transformers: compares; prints one line
  * Exit codes: 0 done or within 1e-4, 1 further apart, 2 the folder cannot be used. */
 #include <math.h>

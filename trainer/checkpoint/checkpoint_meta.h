@@ -39,12 +39,14 @@ mk_status mt_checkpoint_meta_write(mk_context *ctx, const char *folder, const mt
 
 /* Reads and checks it: MK_ERR_IO where it cannot be read, MK_ERR_FORMAT where it is cut short, altered or foreign. */
 mk_status mt_checkpoint_meta_read(mk_context *ctx, const char *folder, mt_checkpoint_meta *out);
+/* Frees the list of files; legal on a zeroed one. */
 void mt_checkpoint_meta_fini(mk_context *ctx, mt_checkpoint_meta *meta);
 
-/* Size and checksum of file `index`, against what stands on the disk. MK_ERR_IO, MK_ERR_FORMAT. */
+/* Size and checksum of the file on the disk against those in `file`. MK_ERR_IO where it cannot be read, MK_ERR_FORMAT
+ * where it was cut short or altered. */
 mk_status mt_checkpoint_file_check(mk_context *ctx, const char *folder, const mt_checkpoint_file *file);
 
-/* Fills bytes and sha256 of <folder>/<name>. */
+/* Name, bytes and sha256 of <folder>/<name>. MK_ERR_IO. */
 mk_status mt_checkpoint_file_describe(mk_context *ctx, const char *folder, const char *name, mt_checkpoint_file *out);
 
 #ifdef __cplusplus

@@ -63,8 +63,7 @@ mk_status mt_checkpoint_same(mk_context *ctx, const char *name, const mt_checkpo
     mt_config_get(now, &keys[i], now_text, sizeof now_text);
     MK_CHECK(ctx, strcmp(then_text, now_text) == 0, MK_ERR_CONFIG,
              "%s: %.60s when %s was written, %.60s now: a resumed run keeps model, seed, data and optimizer (layout, "
-             "machine, "
-             "steps and paths may change); set %s=%.60s, or start anew with weights_in",
+             "machine, steps and paths may change); set %s=%.60s, or start anew with weights_in",
              keys[i].name, then_text, name, now_text, keys[i].name, then_text);
   }
   bool timed = now->time_limit_s > 0 && now->schedule_steps == 0;

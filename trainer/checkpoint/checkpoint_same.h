@@ -1,5 +1,4 @@
-/* Which keys a resumed run may have otherwise than the run that wrote the checkpoint: one table, each with its reason.
- */
+/* Which keys a resumed run may have otherwise than the run that wrote the checkpoint: one table, with reasons. */
 #ifndef TRAINER_CHECKPOINT_CHECKPOINT_SAME_H
 #define TRAINER_CHECKPOINT_CHECKPOINT_SAME_H
 

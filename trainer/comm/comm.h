@@ -60,7 +60,7 @@ typedef struct mt_comm_ops {
 struct mt_comm {
   const mt_comm_ops *ops;
   mk_context *ctx;
-  const char *purpose; /* "world", "dense", "expert", "ep", "pp", "pp_back"; a static string */
+  const char *purpose; /* "world", "dense", ...: see mt_mesh; a static string */
   int rank, size;
   int64_t calls;         /* communication calls so far */
   int64_t payload_bytes; /* bytes this rank handed over so far: of each call the bytes of `send` (the own part

@@ -6,14 +6,16 @@
  * are asked for; none of them knows ranks.
  *
  * Sources (cfg.data):
- *   random   token k of the endless stream is drawn from (seed, k); window g starts at token g * seq_len
- *   bytes, bin, npy   tokens of files (token_file.h), in windows that do not overlap, those of all files shuffled anew
- * each epoch (shuffle.h). Training windows come from each file without its last holdout fraction; a rest shorter than a
- * window is left out, in each file tensors  safetensors file with tokens [steps,batch,seq] (I32, I64 or U8) and
- * optionally labels alike, in file order; with holdout the last windows of the file are held out Labels: with
- * label_shift_inside the next token inside the window and -100 at its end (Olmo-core, seq_len - 1 labels a window);
- * without, a window reads one token more and every label counts. Given labels must follow the same rule. Evaluation
- * takes the first eval_tokens / seq_len held-out windows in order (random: a stream of its own). */
+ *   random    token k of the endless stream is drawn from (seed, k); window g starts at token g * seq_len
+ *   bytes, bin, npy
+ *             tokens of files (token_file.h), in windows that do not overlap, those of all files shuffled anew each
+ *             epoch (shuffle.h). Training windows come from each file without its last holdout fraction; a rest shorter
+ *             than a window is left out, in each file
+ *   tensors   safetensors file with tokens [steps,batch,seq] (I32, I64 or U8) and optionally labels alike, in file
+ *             order; with holdout the last windows of the file are held out
+ * Labels: with label_shift_inside the next token inside the window and -100 at its end (Olmo-core, seq_len - 1 labels a
+ * window); without, a window reads one token more and every label counts. Given labels must follow the same rule.
+ * Evaluation takes the first eval_tokens / seq_len held-out windows in order (random: a stream of its own). */
 #ifndef TRAINER_DATA_DATA_H
 #define TRAINER_DATA_DATA_H
 

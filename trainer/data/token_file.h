@@ -2,10 +2,10 @@
  *
  *   bytes  every byte is a token
  *   bin    llm.c: 256 int32 (magic, version, count), then the tokens; magic 20240520 version 1: u16, magic 20240801
- * version 7: u32 (karpathy/llm.c:dev/data/data_common.py) npy    OLMo: no header at all, in spite of the name
- * (Olmo-core 3.0.0 olmo_core/data/numpy_dataset.py); or NumPy's own format with its header
- * (numpy/numpy:numpy/lib/format.py), one dimension, unsigned. Width of a file without header: data_dtype, by default
- * the smallest that holds vocab - 1, as there */
+ *          version 7: u32 (karpathy/llm.c:dev/data/data_common.py)
+ *   npy    OLMo: no header at all, in spite of the name (Olmo-core 3.0.0 olmo_core/data/numpy_dataset.py); or NumPy's
+ *          own format with its header (numpy/numpy:numpy/lib/format.py), one dimension, unsigned
+ * Width of a file without header: data_dtype, by default the smallest that holds vocab - 1, as there. */
 #ifndef TRAINER_DATA_TOKEN_FILE_H
 #define TRAINER_DATA_TOKEN_FILE_H
 

@@ -40,10 +40,10 @@ static mk_status check_layout(mk_context *ctx, const mt_config *c) {
            "fsdp_shard_ranks: %lld is not a multiple of ep %lld; a copy of the parameters would lack experts",
            (long long)shared, (long long)ep);
   MK_CHECK(ctx, c->shard != MT_SHARD_NONE || dp == ep, MK_ERR_CONFIG,
-           "shard: none reduces no gradient, but the layout has %lld data-parallel ranks; use ddp or dist_opt",
+           "shard: none reduces no gradient, but the layout has %lld data-parallel ranks; use ddp, dist_opt or fsdp",
            (long long)dp);
   MK_CHECK(ctx, c->shard != MT_SHARD_NONE || dp == 1, MK_ERR_CONFIG,
-           "shard: none leaves dense gradients of %lld ranks apart; use ddp or dist_opt", (long long)dp);
+           "shard: none leaves dense gradients of %lld ranks apart; use ddp, dist_opt or fsdp", (long long)dp);
   return MK_OK;
 }
 
@@ -186,7 +186,7 @@ static mk_status check_built(mk_context *ctx, const mt_config *c) {
            "device: cuda runs one rank only; ranks is %lld (NCCL is built, the trainer does not use it yet)",
            (long long)c->ranks);
   MK_CHECK(ctx, c->routing != MK_ROUTING_REPLAY, MK_ERR_UNSUPPORTED,
-           "routing: replay is a test mode of the trainer library");
+           "routing: replay is a test mode of the trainer library; use learned, random or uniform");
   MK_CHECK(ctx, c->precision != MT_FP64 || strcmp(c->device, "ref") == 0, MK_ERR_UNSUPPORTED,
            "precision: fp64 runs on the reference device only (device: ref), not on %s", c->device);
   return MK_OK;

@@ -109,7 +109,7 @@ static const mt_key KEYS[] = {
     BOOL(RUN, mxfp8_ep, "precision mxfp8: the rows that travel to experts and back"),
     ENUM(RUN, mxfp8_scale, MXFP8_SCALE, "scale of an MXFP8 block: rceil never saturates, floor is the OCP rule"),
     ENUM(RUN, kernel, KERNEL, "BF16 GEMM: auto (by CPU feature), native, widened to FP32"),
-    ENUM(RUN, routing, ROUTING, "learned, random draws, uniform round robin"),
+    ENUM(RUN, routing, ROUTING, "learned, random draws, uniform round robin; replay is for tests"),
     ENUM(RUN, recompute, RECOMPUTE, "activation recompute"),
     ENUM(RUN, recompute_rule, RECOMPUTE_RULE, "selective recompute: whose rule says what is kept"),
     INT(RUN, seed, 0, BIG, "seed of every random draw"),

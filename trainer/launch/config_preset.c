@@ -3,10 +3,11 @@
 
 #include "trainer/launch/config.h"
 
-/* The FSDP baseline of the Olmo-core 3 report as a stack (allenai/OLMo-core:src/examples/olmo_ddp/moe_8l_fsdp.py@b665c27):
- * the block in which the experts read the block's input, router weights that sum to one, no embedding norm, dropless with
- * host waits, units cut over all ranks, gathered in the forward pass when they are needed and one ahead in the backward
- * pass (prefetch_factor 0; FSDP2 fetches ahead in the backward pass by itself), gradients reduced each microbatch. */
+/* The FSDP baseline of the Olmo-core 3 report as a stack
+ * (allenai/OLMo-core:src/examples/olmo_ddp/moe_8l_fsdp.py@b665c27): the block in which the experts read the block's
+ * input, router weights that sum to one, no embedding norm, dropless with host waits, units cut over all ranks,
+ * gathered in the forward pass when they are needed and one ahead in the backward pass (prefetch_factor 0; FSDP2
+ * fetches ahead in the backward pass by itself), gradients reduced each microbatch. */
 static const struct {
   const char *key, *value;
 } OLMO_V1[] = {

@@ -1,7 +1,8 @@
 /* Routed experts in MXFP8: forward and data gradients multiply quantised rows, weight gradients BF16 values read back
  * from what was saved (rows_q, act_q). Rows that arrive quantised are used as they come; others are quantised here, and
- * with mxfp8_ep rounded here where the transport itself carries BF16, so that every transport gives the same bits. Where
- * the experts weigh rows, the weights multiply what comes out of them: the hidden goes into the product quantised. */
+ * with mxfp8_ep rounded here where the transport itself carries BF16, so that every transport gives the same bits.
+ * Where the experts weigh rows, the weights multiply what comes out of them: the hidden goes into the product
+ * quantised. */
 #include "trainer/model/mxfp8.h"
 #include "trainer/model/recompute.h"
 

@@ -148,7 +148,7 @@ static mk_status hybrid_backward(mt_model *m, const mt_pass *p, mt_layer *l) {
   return MK_OK;
 }
 
-/* After the attention's backward pass: scratch.dx is the gradient of the block's input but for what the experts read. */
+/* After the attention's backward pass scratch.dx is the gradient of the block's input but for what the experts read. */
 mk_status mt_mlp_backward_join(mt_model *m, const mt_pass *p, mt_layer *l) {
   mt_scratch *w = &m->scratch;
   return hybrid(m, l) ? mk_add(p->stream, &(mk_add_args){.a = w->dx, .b = w->d_moe, .y = w->dx}) : MK_OK;

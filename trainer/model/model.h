@@ -155,13 +155,13 @@ typedef struct mt_pass {
   int64_t first_token;   /* global index of token 0 inside the step (keys random routing) */
   int64_t microbatches;  /* of all ranks in the step: the hf balance loss is their mean */
   void *logits_out;      /* host [T,V] in the compute dtype, or NULL: tests read logits */
+  int32_t *routes;       /* host [MoE layers of the model,T,K], or NULL: tests read the chosen experts or, with routing
+                            replay, give them; valid until the stream has passed */
   /* Hooks, NULL for none: before a unit's weights are read (in the backward pass its gradients written), after its
    * forward, and after its gradients are complete in this backward pass. Between needed and the next of the two others
    * the unit is in use; nothing else reads its weights. */
   mk_status (*unit_needed)(void *user, int unit, mt_use use);
   mk_status (*unit_released)(void *user, int unit);
-  int32_t *routes; /* host [MoE layers of the model,T,K], or NULL: tests read the chosen experts or, with routing
-                            replay, give them; valid until the stream has passed */
   mk_status (*unit_done)(void *user, int unit);
   void *user;
 } mt_pass;
@@ -207,6 +207,7 @@ mk_status mt_attention_forward(mt_model *m, const mt_pass *p, mt_layer *l, const
 mk_status mt_attention_backward(mt_model *m, const mt_pass *p, mt_layer *l);
 mk_status mt_mlp_forward(mt_model *m, const mt_pass *p, mt_layer *l, mk_tensor *x_out, mk_tensor *pending);
 mk_status mt_mlp_backward(mt_model *m, const mt_pass *p, mt_layer *l);
+/* After the attention's backward pass: adds to scratch.dx what the experts read of the block's input (hybrid). */
 mk_status mt_mlp_backward_join(mt_model *m, const mt_pass *p, mt_layer *l);
 mk_status mt_router_forward(mt_model *m, const mt_pass *p, mt_layer *l, const mk_tensor *x);
 mk_status mt_router_backward(mt_model *m, const mt_pass *p, mt_layer *l, const mk_tensor *x, mk_tensor *dx, bool add);
@@ -217,7 +218,7 @@ mk_tensor mt_experts_rows(const mt_mlp *a);
 const mk_tensor *mt_experts_output(const mt_model *m, const mt_mlp *a);
 mk_status mt_head_forward_backward(mt_model *m, const mt_pass *p, const mk_tensor *x, const mk_tensor *pending);
 
-/* Linear layers of a unit by role: y = x W^T; dx (+ add), and dW = or += by pass->first. */
+/* Linear layers of a unit by role: y = x W^T; dx (+ add), and dW = or += by pass->fresh[0]. */
 mk_status mt_linear_forward(mt_model *m, const mt_pass *p, int unit, mt_param_role role, const mk_tensor *x,
                             const mk_tensor *y);
 mk_status mt_linear_backward(mt_model *m, const mt_pass *p, int unit, mt_param_role role, const mk_tensor *x,

@@ -2,13 +2,14 @@
  *
  * A unit is what becomes ready together in the backward pass: the embedding (unit 0), each layer (1..L), the head
  * (L+1). A pipeline rank has the units of its stages, under the numbers and names of the whole model. Dense and expert
- * parameters live in two flat buffers, because they are reduced over different groups; inside each, units are contiguous
- * and ascending, so that a bucket of neighbouring units is one slice of memory.
+ * parameters live in two flat buffers, because they are reduced over different groups; inside each, units are
+ * contiguous and ascending, so that a bucket of neighbouring units is one slice of memory.
  * Canonical names and shapes (row-major, y = x W^T):
  *   embed.table [V,D]  embed.norm [D]
  *   layers.<l>.attn_in_norm [D]  .qkv [(H+2G)*hd,D] rows q|k|v  .q_norm  .k_norm  .attn_o [D,H*hd]  .attn_out_norm [D]
  *   layers.<l>.mlp_in_norm [D]  .router [E,D]  .shared_up_gate [2F,D] rows up|gate  .shared_down [D,F]
  *   layers.<l>.expert_up_gate [E,2F,D]  .expert_down [E,D,F]  .mlp_out_norm [D]
+ *   layers.<l>.ff_out_norm [D]  hybrid, MoE layers with a shared expert
  *   head.norm [D]  head.out [V,D] */
 #ifndef TRAINER_MODEL_PARAMS_H
 #define TRAINER_MODEL_PARAMS_H

@@ -2,8 +2,8 @@
  *
  * sharded     nothing (experts over EP where EP > 1)
  * memory      18 bytes a parameter in bf16: 2 compute copy, 4 gradient, 12 main and moments
- * wire        one all-reduce of the FP32 gradients a step: 4 bytes a parameter handed over; dense over the data-parallel
- *             group, experts over the ranks that hold the same experts
+ * wire        one all-reduce of the FP32 gradients a step: 4 bytes a parameter handed over; dense over the
+ *             data-parallel group, experts over the ranks that hold the same experts
  * collectives all_reduce at after_backward of the last microbatch, a bucket as soon as its lowest unit is done
  * timeline    compute  F B | F B2 B1 B0 | step
  *             comm     . . | .  R2 R1 R0|

@@ -3,12 +3,14 @@
  * A rank of the EP group (R ranks) owns L = E/R experts: global experts [rank*L, rank*L + L). Each transport is one
  * file behind mt_ep_ops; EP of 1 is `local`, without communication, unless the transport is deepep_v2, whose numerics
  * differ. `rows` is expert-major: experts ascending, inside an expert source ranks ascending, inside a source the
- * routes in order t*K + k. local   permute by the route map; the experts read and write the rows in place rowwise rows
- * are put straight into the owner's buffer and fetched from it; offsets come from the route map on the device, so that
- * the host waits for nothing (Olmo-core 3.0.0 ep_no_sync_rowwise.py); capacity and drops deepep_v2  as rowwise, but a
- * row's weight travels with it, the experts apply it, and what comes back is summed (Olmo-core 3.0.0 ep_deepep_v2.py)
- *   block   permute, all-to-all of counts, all-to-all-v of rows, reorder to expert-major, and the same way back
- *           (Olmo-core 3.0.0 olmo_core/nn/moe/v2/ep_sync_1d.py); dropless; the host waits for the counts once a layer
+ * routes in order t*K + k.
+ *   local     permute by the route map; the experts read and write the rows in place
+ *   block     permute, all-to-all of counts, all-to-all-v of rows, reorder to expert-major, and the same way back
+ *             (Olmo-core 3.0.0 olmo_core/nn/moe/v2/ep_sync_1d.py); dropless; the host waits for the counts once a layer
+ *   rowwise   rows are put straight into the owner's buffer and fetched from it; offsets come from the route map on the
+ *             device, so that the host waits for nothing (Olmo-core 3.0.0 ep_no_sync_rowwise.py); capacity and drops
+ *   deepep_v2 as rowwise, but a row's weight travels with it, the experts apply it, and what comes back is summed
+ *             (Olmo-core 3.0.0 ep_deepep_v2.py)
  */
 #ifndef TRAINER_PARALLEL_EP_H
 #define TRAINER_PARALLEL_EP_H
@@ -156,8 +158,8 @@ mk_status mt_ep_weigh(mk_stream *s, const mt_ep_layer *layer, const mk_tensor *r
 mk_status mt_ep_weigh_backward(mk_stream *s, const mt_ep_layer *layer, const mk_tensor *dy, const mk_tensor *d_rows,
                                const mk_tensor *dweights);
 
-/* Pure, for the predictions: routes of rank `source` that rank `destination` keeps of counts [R,E] in training; bytes of
- * n rows of the compute dtype, and of MXFP8 rows with their scales. */
+/* Pure, for the predictions: routes of rank `source` that rank `destination` keeps of counts [R,E] in training; bytes
+ * of n rows of the compute dtype, and of MXFP8 rows with their scales. */
 int64_t mt_ep_kept(const mt_ep *ep, const int32_t *counts, int source, int destination);
 int64_t mt_ep_row_bytes(const mt_ep *ep, int64_t n);
 int64_t mt_ep_quantised_bytes(const mt_ep *ep, int64_t n);

@@ -3,8 +3,9 @@
  * sharded     routed experts over R ranks: L = E/R each
  * memory      per MoE layer rows[R*T*K,D] (dropless: all routes of the group may meet here) and returned[T*K,D];
  *             shared by the layers send[T*K,D] and recv[R*T*K,D]
- * wire        per layer and microbatch, a rank hands over (routes to other ranks) * D elements, four times: dispatch,
- *             combine, and both backwards; plus 4*E bytes of counts
+ * wire        per layer and microbatch, a rank hands over T*K rows of D elements in dispatch and in the backward of
+ *             combine, and the rows that it received in the two others (rows to itself included, as comm.h counts);
+ *             plus 4*E bytes of counts. With mxfp8_ep rows are rounded to MXFP8 before, and still travel as BF16
  * collectives all_gather of counts, all_to_all_v of rows
  * timeline    forward   permute | counts | host wait | rows -> | reorder | experts | reorder | <- rows | combine
  *             backward  combine' | rows -> | reorder | experts' | reorder | <- rows | permute'

@@ -3,7 +3,9 @@
  *
  * sharded     routed experts over R ranks: L = E/R each
  * memory      per MoE layer, in the window, rows[N,D] and row_weights[N]; shared by the layers, in the window,
- *             expert_out[N,D], expert_d_out[N,D] and row_dweights[N]; nothing that returned is kept. N as in rowwise
+ *             expert_out[N,D], expert_d_out[N,D] and row_dweights[N]; nothing that returned is kept. N as in
+ *             rowwise. MXFP8: rows[N,D] once for all layers; per layer rows_q[N,D] and the down projection's output
+ *             [N,D] beside the window
  * wire        as rowwise, plus a weight with each row and its gradient on the way back: 8 bytes a kept route; with
  *             mxfp8_ep rows are rounded to MXFP8 before, and still travel as BF16
  * collectives all_gather of counts; two barriers a direction
@@ -12,8 +14,9 @@
  * invariants  capacity, drops and places of rows as in rowwise, and as there: no host wait, rows beyond offsets[L] are
  *             garbage, a barrier between writer and reader. The weight multiplies the SwiGLU hidden before the down
  *             projection (model/experts.c), or, with MXFP8, what comes out of it (experts_mxfp8.c), rounded to the
- *             compute dtype there; the sum of a token is FP32 in k order, rounded once. Results equal those of the other transports to the rounding of the compute dtype only.
- *             On one rank the numerics are the same: the window is then the rank's own
+ *             compute dtype there; the sum of a token is FP32 in k order, rounded once. Results equal those of the
+ *             other transports to the rounding of the compute dtype only. On one rank the numerics are the same: the
+ *             window is then the rank's own
  * paper       Olmo-core 3.0.0 olmo_core/nn/moe/v2/ep_deepep_v2.py; DeepSeek DeepEP V2 (expert_alignment 1) */
 #include "trainer/parallel/ep_window.h"
 

@@ -3,8 +3,10 @@
  * sharded     nothing: all experts are here
  * memory      rows and returned, T*K*D elements each, per MoE layer
  * wire        0
+ * collectives none
  * timeline    route_map -> permute -> experts -> combine
- * invariants  dropless; no host wait unless host_counts asks for two a layer; the experts write straight into `returned`, map names rows of both buffers
+ * invariants  dropless; no host wait unless host_counts asks for two a layer; the experts write straight into
+ *             `returned`, map names rows of both buffers
  * paper       Gale et al. 2022, MegaBlocks (dropless grouped GEMM), arXiv 2211.15841 */
 #include "trainer/parallel/ep.h"
 

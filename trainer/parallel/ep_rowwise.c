@@ -11,9 +11,10 @@
  * collectives all_gather of counts; two barriers a direction
  * timeline    forward   counts | map | put | barrier | experts | barrier | get | combine
  *             backward  d weights | weigh and put | barrier | experts' | barrier | sum
- * invariants  the host never waits; no row is packed (mxfp8_ep: rows are quantised into one buffer first); rows beyond offsets[L] are garbage and never read; what a rank
- *             reads of a peer was written before a barrier, and is not written again before the next one: dispatch'
- *             ends with every rank past its experts' backward pass, so the next microbatch may put into the same rows
+ * invariants  the host never waits; no row is packed (mxfp8_ep: rows are quantised into one buffer first); rows beyond
+ *             offsets[L] are garbage and never read; what a rank reads of a peer was written before a barrier, and is
+ *             not written again before the next one: dispatch' ends with every rank past its experts' backward pass,
+ *             so the next microbatch may put into the same rows
  * paper       Olmo-core 3.0.0 olmo_core/nn/moe/v2/ep_no_sync_rowwise.py, ep_no_sync_common.py, fp8.py */
 #include "trainer/parallel/ep_window.h"
 

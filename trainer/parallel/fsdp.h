@@ -29,6 +29,7 @@ struct mt_fsdp {
   mt_fsdp_places w[2], grad[2];
 };
 
+/* Places and their events; after placement. fini is legal after a failed init. */
 mk_status mt_fsdp_init(mt_sharding *sh);
 void mt_fsdp_fini(mt_sharding *sh);
 
@@ -51,6 +52,7 @@ mk_status mt_fsdp_grad_reduce(mt_sharding *sh, int unit);
 mk_status mt_fsdp_grad_show(mt_sharding *sh, int unit);
 mk_status mt_fsdp_grad_hide(mt_sharding *sh, int unit);
 
+/* Hooks layout and wire_bytes of the strategy (parallel.h); formulas in fsdp.c. */
 void mt_fsdp_layout(mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan);
 int64_t mt_fsdp_wire_bytes(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan);
 

@@ -3,6 +3,7 @@
  * sharded     nothing; one data-parallel rank
  * memory      P parameters: compute copy 2P (bf16) or 4P (fp32), gradients 4P, moments 8P, main 4P (bf16 only)
  * wire        0
+ * collectives none
  * timeline    F B F B ... step
  * invariants  gradients of all microbatches are summed in FP32 */
 #include "trainer/parallel/parallel.h"

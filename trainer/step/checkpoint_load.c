@@ -67,8 +67,8 @@ static mk_status put(void *user, int64_t first, int64_t count, const void *value
   return mt_trainer_state_write(to->t, to->param, to->which, first, count, values);
 }
 
-/* Of the moments the shard; of the main parameters too where units are cut, else all local elements, because the compute
- * copy follows from them. */
+/* Of the moments the shard; of the main parameters too where units are cut, else all local elements, because the
+ * compute copy follows from them. */
 static mk_status load_param(mt_trainer *t, const mt_shards *shards, const mt_param *p) {
   target main = {t, p, MT_VALUE_MAIN}, m = {t, p, MT_VALUE_M}, v = {t, p, MT_VALUE_V};
   int64_t own = p->first + p->shard_first, count = p->shard_count;

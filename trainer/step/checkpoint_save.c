@@ -38,8 +38,8 @@ bool mt_checkpoint_due(const mt_config *cfg, int64_t n, int64_t last) {
   return n == last || (cfg->checkpoint_every > 0 && n % cfg->checkpoint_every == 0);
 }
 
-/* The own shard. What several ranks hold alike (all of the group, or the copies of hybrid sharding) is divided among them,
- * unless it is small. */
+/* The own shard. What several ranks hold alike (all of the group, or the copies of hybrid sharding) is divided among
+ * them, unless it is small. */
 static piece own_piece(const mt_trainer *t, const mt_param *p) {
   enum { SMALLEST_DIVIDED = 4096 };
   const mt_comm *alike = p->replicated ? mt_sharding_group(t->mesh, p->expert) : t->mesh->copies[p->expert];

@@ -1,9 +1,11 @@
 /* Checkpoints over ranks and layouts. Started under mpirun: checkpoint_check <row>...
- *   resume=shard:ep:ranks:precision[:device[:key=value,...]]   2n steps in a row equal n, a checkpoint, a new trainer and n more, bit
- * for bit: main parameters, both moments, compute copies, counters, losses (C-02, C-06) reshape=A>B   A, B =
- * shard:ep:ranks; saved by layout A, loaded by B and saved again, loaded by A: its state is the old one bit for bit,
- * and the next loss of B is that of A to 1e-5 (C-01, C-09, C-17) bad=shard:ep:ranks   a shard cut short, altered or
- * away: all ranks refuse it with one message that names it, and auto takes the checkpoint before it (C-03, C-04, C-13)
+ *   resume=shard:ep:ranks:precision[:device[:key=value,...]]
+ *                       2n steps in a row equal n, a checkpoint, a new trainer and n more, bit for bit: main
+ *                       parameters, both moments, compute copies, counters, losses (C-02, C-06)
+ *   reshape=A>B         A, B = shard:ep:ranks; saved by layout A, loaded by B and saved again, loaded by A: its state
+ *                       is the old one bit for bit, and the next loss of B is that of A to 1e-5 (C-01, C-09, C-17)
+ *   bad=shard:ep:ranks  a shard cut short, altered or away: all ranks refuse it with one message that names it, and
+ *                       auto takes the checkpoint before it (C-03, C-04, C-13)
  * A failure prints row, rank, tensor, element, expected, got. */
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Files of tokens as llm.c, numpy and Olmo-core write them: every token where it belongs, in the documented order; ends of
- * files (C-16), several files, and headers that are damaged. */
+/* Files of tokens as llm.c, numpy and Olmo-core write them: every token where it belongs, in the documented order; ends
+ * of files (C-16), several files, and headers that are damaged. */
 #include "tests/support/check_main.h"
 #include "tests/support/files.h"
 #include "trainer/data/data.h"
@@ -99,8 +99,8 @@ START_TEST(the_end_of_a_file) {
 }
 END_TEST
 
-/* Files of 3, 1 (too short for a window) and 2 windows: one row of five, no window across two files; a list in its order
- * and a pattern give the same. */
+/* Files of 3, 1 (too short for a window) and 2 windows: one row of five, no window across two files; a list in its
+ * order and a pattern give the same. */
 START_TEST(several_files_are_one_row) {
   static const int lengths[] = {3 * SEQ + 5, SEQ - 1, 2 * SEQ};
   test_folder folder = test_folder_make();

@@ -1,4 +1,4 @@
-/* Configurations as text: a preset sets its keys, what follows it stands, and a file that was written reads back equal. */
+/* Configurations as text: a preset sets its keys, what follows it stands, a file that was written reads back equal. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Activation recompute: bit-identical to none for every rule, norm placement and kind of layer, metrics counted once, and
- * the planned activation memory that the rules promise. */
+/* Activation recompute: bit-identical to none for every rule, norm placement and kind of layer, metrics counted once,
+ * and the planned activation memory that the rules promise. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,8 +143,8 @@ START_TEST(memory_falls_from_rule_to_rule) {
 }
 END_TEST
 
-/* By hand, for MoE layers alone on one rank, BF16, reordered norms. T = 64 tokens and widths that fill 64-byte lines, so
- * that no start is moved. */
+/* By hand, for MoE layers alone on one rank, BF16, reordered norms. T = 64 tokens and widths that fill 64-byte lines,
+ * so that no start is moved. */
 START_TEST(memory_of_a_layer_is_what_the_rule_keeps) {
   mk_context ctx = {0};
   mt_config c = config_of(&ctx, &(variant){"norm=reordered precision=bf16 dense_layers=0 seq_len=16 rank_tokens=64 "

@@ -1,8 +1,8 @@
 /* A gather that does not happen must be seen. Under mpirun, 2 ranks: each all-gather of a step in turn is left out
- * (dense and expert, every rank alike), and the step must end as not finite, because with guard a released place is full
- * of NaN until it is gathered again; without guard stale weights of another unit make numbers that look like a loss.
- * The same for reduce-scatters: a shard that nobody wrote is that of the step before. A failure prints the mode, the
- * call, what was expected and what came. */
+ * (dense and expert, every rank alike), and the step must end as not finite, because with guard a released place is
+ * full of NaN until it is gathered again; without guard stale weights of another unit make numbers that look like a
+ * loss. The same for reduce-scatters: a shard that nobody wrote is that of the step before. A failure prints the mode,
+ * the call, what was expected and what came. */
 #include <math.h>
 #include <stdio.h>
 
@@ -37,7 +37,7 @@ static void remove_all(mt_trainer *t) {
     t->mesh->shard[kind]->ops = switches[kind].own;
 }
 
-/* The second step of a run with gather `leave_out` of `kind` left out (0: none): its log, and the gathers of the step. */
+/* The second step of a run with gather `leave_out` of `kind` left out (0: none): its log, and the step's gathers. */
 static mk_step_log second_step(mk_context *ctx, const mt_config *c, mt_comm *world, int kind, int64_t leave_out,
                                int64_t calls[2]) {
   mk_step_log log;

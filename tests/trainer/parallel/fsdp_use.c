@@ -1,6 +1,7 @@
 /* What else a trainer does while nothing is whole on a rank, against one rank that holds everything: the gradient norm,
  * evaluation, weights out and in, a skipped step. Started under mpirun: fsdp_use <folder> <settings>...,
- * each a row of key=value,key=value over the tiny model; weights are written below the folder. A failure prints row, what, expected, got. */
+ * each a row of key=value,key=value over the tiny model; weights are written below the folder. A failure prints row,
+ * what, expected, got. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
