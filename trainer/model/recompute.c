@@ -7,7 +7,7 @@ enum {
           MT_PART_ACT | MT_PART_MLP_OUT
 };
 
-/* Every second linear of a block, in the order of the forward pass; the first is kept. The router gate does not count. */
+/* Every second linear of a block, in the order of the forward pass; the first is kept. The router gate is left out. */
 static unsigned even_linears(void) {
   static const mt_part linear[] = {MT_PART_QKV, MT_PART_ATTN_OUT, MT_PART_SHARED_UP_GATE, MT_PART_MLP_OUT};
   unsigned parts = 0;

@@ -43,15 +43,6 @@ static void fail(check *k, const char *what, int64_t index, double expected, dou
   k->failures += 1;
 }
 
-static void set_keys(check *k, mt_config *c, char *pairs) {
-  char *rest = NULL;
-  for (char *pair = strtok_r(pairs, ",", &rest); pair != NULL; pair = strtok_r(NULL, ",", &rest)) {
-    char *value = strchr(pair, '=');
-    *value = '\0';
-    tiny_ok(&k->ctx, mt_config_set(&k->ctx, c, pair, value + 1), pair);
-  }
-}
-
 /* MXFP8 multiplies blocks of 32. */
 static void round_sizes(mt_config *c) {
   if (c->precision != MT_MXFP8) return;
@@ -74,7 +65,7 @@ static mt_config config_of(check *k, const char *layout) {
   round_sizes(&c);
   c.global_tokens = c.rank_tokens * 8; /* on 1, 2, 4 and 8 ranks the same step */
   tiny_ok(&k->ctx, mt_config_set(&k->ctx, &c, "device", device), "device");
-  set_keys(k, &c, pairs);
+  tiny_set(&k->ctx, &c, pairs, ",");
   snprintf(c.checkpoint_dir, sizeof c.checkpoint_dir, "%s", k->dir);
   return c;
 }

@@ -84,18 +84,8 @@ static int sweep_comm(const char *layout, const mt_config *c) {
 
 static mt_config layout_config(mk_context *ctx, const char *layout, int ranks) {
   mt_config c = tiny_config();
-  char pairs[512];
   c.ranks = ranks, c.rank_tokens = 12, c.global_tokens = 12 * 2 * ranks, c.bucket_mib = 0.02;
-  snprintf(pairs, sizeof pairs, "%s", layout);
-  for (char *next = NULL, *pair = strtok_r(pairs, ",", &next); pair != NULL; pair = strtok_r(NULL, ",", &next)) {
-    char *equals = strchr(pair, '=');
-    if (equals == NULL) {
-      fprintf(stderr, "'%s' is not KEY=VALUE\n", pair);
-      exit(2);
-    }
-    *equals = '\0';
-    tiny_ok(ctx, mt_config_set(ctx, &c, pair, equals + 1), layout);
-  }
+  tiny_set(ctx, &c, layout, ",");
   return c;
 }
 

@@ -19,24 +19,6 @@ static mt_config block_config(void) {
   return c;
 }
 
-typedef struct fixture {
-  mk_context ctx;
-  mt_comm *world;
-  mt_trainer *t;
-} fixture;
-
-static void open_trainer(fixture *f, const mt_config *c) {
-  *f = (fixture){0};
-  tiny_ok(&f->ctx, mt_comm_self_create(&f->ctx, &f->world), "self");
-  tiny_ok(&f->ctx, mt_trainer_create(&f->ctx, c, f->world, &f->t), "create");
-}
-
-static void close_trainer(fixture *f) {
-  mt_trainer_destroy(f->t);
-  mt_comm_destroy(f->world);
-  ck_assert_int_eq(f->ctx.heap_live, 0);
-}
-
 /* ---- matrices on the host ---- */
 
 typedef struct matrix {
@@ -47,14 +29,14 @@ typedef struct matrix {
 static matrix make(int64_t n, int64_t k) { return (matrix){n, k, calloc((size_t)(n * k), sizeof(double))}; }
 
 /* Rows [first, first + rows) of a device tensor seen as [.., k]. */
-static matrix read_rows(fixture *f, const mk_tensor *t, int64_t k, int64_t first, int64_t rows) {
+static matrix read_rows(tiny_rank *f, const mk_tensor *t, int64_t k, int64_t first, int64_t rows) {
   matrix m = make(rows, k);
   mk_tensor part = mk_tensor_slice(t, first * k, rows * k);
   tiny_ok(&f->ctx, mt_trainer_tensor_read(f->t, &part, m.at), "read");
   return m;
 }
 
-static matrix read_all(fixture *f, const mk_tensor *t) { return read_rows(f, t, t->dim[1], 0, t->dim[0]); }
+static matrix read_all(tiny_rank *f, const mk_tensor *t) { return read_rows(f, t, t->dim[1], 0, t->dim[0]); }
 
 static matrix transposed(const matrix *m) {
   matrix out = make(m->k, m->n);
@@ -120,7 +102,7 @@ static void release(matrix *m, int count) {
 }
 
 /* y = q(x) q(W)^T */
-static void check_forward(fixture *f, const char *name, const matrix *x, const matrix *w, const matrix *y) {
+static void check_forward(tiny_rank *f, const char *name, const matrix *x, const matrix *w, const matrix *y) {
   mk_mxfp8_rule rule = f->t->cfg.mxfp8_scale;
   matrix m[] = {rounded(x, rule), rounded(w, rule), {0}};
   m[2] = product(&m[0], &m[1]);
@@ -129,14 +111,14 @@ static void check_forward(fixture *f, const char *name, const matrix *x, const m
 }
 
 /* dx = q(dy) q(W^T)^T */
-static void check_dgrad(fixture *f, const char *name, const matrix *dy, const matrix *w, const matrix *dx) {
+static void check_dgrad(tiny_rank *f, const char *name, const matrix *dy, const matrix *w, const matrix *dx) {
   matrix w_t = transposed(w);
   check_forward(f, name, dy, &w_t, dx);
   free(w_t.at);
 }
 
 /* Along the tokens in MXFP8: dW = q(dy^T) q(x^T)^T; or in BF16 with x read back: dW = dy^T q(x). */
-static void check_wgrad(fixture *f, const char *name, const matrix *dy, const matrix *x, bool tokens,
+static void check_wgrad(tiny_rank *f, const char *name, const matrix *dy, const matrix *x, bool tokens,
                         const matrix *dw) {
   mk_mxfp8_rule rule = f->t->cfg.mxfp8_scale;
   matrix m[6] = {transposed(dy), tokens ? transposed(x) : rounded(x, rule)};
@@ -147,7 +129,7 @@ static void check_wgrad(fixture *f, const char *name, const matrix *dy, const ma
   release(m, 6);
 }
 
-static matrix weight(fixture *f, const char *name, mt_value which, int64_t group) {
+static matrix weight(tiny_rank *f, const char *name, mt_value which, int64_t group) {
   const mt_param *p = mt_params_by_name(&f->t->model->params, name);
   ck_assert_ptr_nonnull(p);
   int64_t k = p->dim[p->n_dims - 1], n = p->dim[p->n_dims - 2];
@@ -155,15 +137,15 @@ static matrix weight(fixture *f, const char *name, mt_value which, int64_t group
 }
 
 /* A config with the rule of the loop, run for one backward pass. */
-static void run_block(fixture *f, int rule) {
+static void run_block(tiny_rank *f, int rule) {
   mt_config c = block_config();
   c.mxfp8_scale = (mk_mxfp8_rule)rule;
-  open_trainer(f, &c);
+  tiny_open(f, &c);
   tiny_train(&f->ctx, f->t, 1, true);
 }
 
 START_TEST(attention_projections) {
-  fixture f;
+  tiny_rank f;
   run_block(&f, _i);
   mt_layer *l = &f.t->model->layers[0];
   mt_scratch *w = &f.t->model->scratch;
@@ -176,12 +158,12 @@ START_TEST(attention_projections) {
   check_dgrad(&f, "qkv dgrad", &m[3], &m[1], &m[5]);
   check_forward(&f, "attn_o", &m[6], &m[7], &m[8]);
   release(m, 9);
-  close_trainer(&f);
+  tiny_close(&f);
 }
 END_TEST
 
 START_TEST(shared_expert) {
-  fixture f;
+  tiny_rank f;
   run_block(&f, _i);
   mt_mlp *a = &f.t->model->layers[0].mlp;
   mt_scratch *w = &f.t->model->scratch;
@@ -198,12 +180,12 @@ START_TEST(shared_expert) {
   check_wgrad(&f, "shared up wgrad", &m[3], &m[0], false, &m[4]);
   check_forward(&f, "shared down", &m[5], &m[6], &m[7]);
   release(m, 8);
-  close_trainer(&f);
+  tiny_close(&f);
 }
 END_TEST
 
 /* Values of saved rows: bytes and scales of [first, first + rows). */
-static matrix read_quantised(fixture *f, const mk_mxfp8 *q, int64_t first, int64_t rows) {
+static matrix read_quantised(tiny_rank *f, const mk_mxfp8 *q, int64_t first, int64_t rows) {
   int64_t k = q->q.dim[1];
   matrix code = read_rows(f, &q->q, k, first, rows), scale = read_rows(f, &q->scale, k / 32, first, rows);
   matrix out = make(rows, k);
@@ -215,7 +197,7 @@ static matrix read_quantised(fixture *f, const mk_mxfp8 *q, int64_t first, int64
 }
 
 START_TEST(routed_experts) {
-  fixture f;
+  tiny_rank f;
   run_block(&f, _i);
   mt_mlp *a = &f.t->model->layers[0].mlp;
   mt_scratch *w = &f.t->model->scratch;
@@ -240,13 +222,13 @@ START_TEST(routed_experts) {
     check_forward(&f, "expert down", &m[6], &m[7], &m[8]);
     release(m, 9);
   }
-  close_trainer(&f);
+  tiny_close(&f);
 }
 END_TEST
 
 /* The rows are the router's inputs, quantised; each route's row is its token's. */
 START_TEST(saved_rows) {
-  fixture f;
+  tiny_rank f;
   run_block(&f, _i);
   mt_mlp *a = &f.t->model->layers[0].mlp;
   int64_t t = f.t->cfg.rank_tokens, top_k = f.t->cfg.top_k, d = f.t->cfg.d_model;
@@ -261,7 +243,7 @@ START_TEST(saved_rows) {
   }
   matrix all[] = {x, map, values, rows};
   release(all, 4);
-  close_trainer(&f);
+  tiny_close(&f);
 }
 END_TEST
 
@@ -276,8 +258,8 @@ static mt_config step_config(void) {
 
 /* Gradient of every parameter, one after the other, and the loss. */
 static double *gradients(const mt_config *c, int64_t *count, double *loss) {
-  fixture f;
-  open_trainer(&f, c);
+  tiny_rank f;
+  tiny_open(&f, c);
   tiny_train(&f.ctx, f.t, 1, true);
   const mt_params *params = &f.t->model->params;
   double sums[MK_SUM_COUNT];
@@ -289,7 +271,7 @@ static double *gradients(const mt_config *c, int64_t *count, double *loss) {
   }
   tiny_ok(&f.ctx, mt_trainer_tensor_read(f.t, &f.t->model->sums, sums), "sums");
   *loss = sums[MK_SUM_CE];
-  close_trainer(&f);
+  tiny_close(&f);
   return values;
 }
 
@@ -317,8 +299,8 @@ END_TEST
 
 /* Gradients of the parameters with this role, all layers. */
 static double *role_gradients(const mt_config *c, mt_param_role role, int64_t *count) {
-  fixture f;
-  open_trainer(&f, c);
+  tiny_rank f;
+  tiny_open(&f, c);
   tiny_train(&f.ctx, f.t, 1, true);
   const mt_params *params = &f.t->model->params;
   double *values = calloc((size_t)(params->flat_count[0] + params->flat_count[1]), sizeof *values);
@@ -328,7 +310,7 @@ static double *role_gradients(const mt_config *c, mt_param_role role, int64_t *c
     tiny_ok(&f.ctx, mt_trainer_read(f.t, params->item[i].name, MT_VALUE_GRADIENT, values + *count), "gradient");
     *count += params->item[i].count;
   }
-  close_trainer(&f);
+  tiny_close(&f);
   return values;
 }
 
@@ -356,7 +338,7 @@ START_TEST(weights_inside_the_experts) {
 END_TEST
 
 /* the copies that are multiplied are those of the weights as they are, after steps and after weights come in. */
-static void check_copies(fixture *f) {
+static void check_copies(tiny_rank *f) {
   const mt_params *params = &f->t->model->params;
   int checked = 0;
   for (int i = 0; i < params->count; i++) {
@@ -390,8 +372,8 @@ static void check_copies(fixture *f) {
 START_TEST(copies_are_current) {
   mt_config c = block_config();
   c.lr = 0.05; /* large steps: a stale copy differs everywhere */
-  fixture f;
-  open_trainer(&f, &c);
+  tiny_rank f;
+  tiny_open(&f, &c);
   check_copies(&f);
   tiny_train(&f.ctx, f.t, 2, false);
   check_copies(&f);
@@ -403,7 +385,7 @@ START_TEST(copies_are_current) {
   tiny_ok(&f.ctx, mt_trainer_weights_changed(f.t), "changed");
   check_copies(&f);
   free(values);
-  close_trainer(&f);
+  tiny_close(&f);
 }
 END_TEST
 
@@ -446,15 +428,15 @@ START_TEST(memory) {
   mt_config c = step_config(), bf16 = c;
   bf16.precision = MT_BF16;
   size_t with[MK_MEM_COUNT], without[MK_MEM_COUNT];
-  fixture f;
-  open_trainer(&f, &c);
+  tiny_rank f;
+  tiny_open(&f, &c);
   const mt_mesh_plan *mesh = &f.t->mesh->plan;
   int64_t predicted = f.t->sharding->ops->mem_bytes(&f.t->model->params, &c, mesh);
   int64_t used = (int64_t)(f.t->dev->used_bytes[MK_MEM_PARAMS] + f.t->dev->used_bytes[MK_MEM_GRADS] +
                            f.t->dev->used_bytes[MK_MEM_OPTIM]);
   ck_assert_msg(predicted <= used && used < predicted + predicted / 50, "state: predicted %lld, used %lld bytes",
                 (long long)predicted, (long long)used);
-  close_trainer(&f);
+  tiny_close(&f);
   tiny_ok(&f.ctx, mt_plan_memory(&f.ctx, &c, with), "plan");
   tiny_ok(&f.ctx, mt_plan_memory(&f.ctx, &bf16, without), "plan");
   ck_assert_uint_lt(with[MK_MEM_ACTIVATIONS], without[MK_MEM_ACTIVATIONS]);

@@ -51,15 +51,9 @@ static const variant VARIANTS[] = {
 enum { N_VARIANTS = sizeof VARIANTS / sizeof VARIANTS[0] };
 
 static mt_config config_of(mk_context *ctx, const variant *v) {
-  char text[256], *rest = NULL;
   mt_config c = tiny_config();
   c.global_tokens = 2 * c.rank_tokens, c.lr = 1e-3; /* two microbatches: counts and sums accumulate */
-  snprintf(text, sizeof text, "%s", v->settings);
-  for (char *word = strtok_r(text, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
-    char *value = strchr(word, '=');
-    *value++ = '\0';
-    tiny_ok(ctx, mt_config_set(ctx, &c, word, value), word);
-  }
+  tiny_set(ctx, &c, v->settings, " ");
   return c;
 }
 

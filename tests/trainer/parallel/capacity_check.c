@@ -29,8 +29,8 @@ static void expect(check *c, const char *what, int64_t index, double expected, d
 static mt_config drop_config(int ranks) {
   mt_config c = tiny_config();
   c.ranks = ranks, c.ep = ranks, c.shard = MT_SHARD_DIST_OPT, c.ep_transport = MT_EP_ROWWISE;
-  c.capacity_factor =
-      1.0; /* as many rows as routes of a rank: any imbalance drops somewhere and leaves room elsewhere */
+  /* as many rows as routes of a rank: any imbalance drops somewhere and leaves room elsewhere */
+  c.capacity_factor = 1.0;
   c.global_tokens = c.rank_tokens * ranks * 2;
   return c;
 }

@@ -1,8 +1,7 @@
 /* A gather that does not happen must be seen. Under mpirun, 2 ranks: each all-gather of a step in turn is left out
  * (dense and expert, every rank alike), and the step must end as not finite, because with guard a released place is
  * full of NaN until it is gathered again; without guard stale weights of another unit make numbers that look like a
- * loss. The same for reduce-scatters: a shard that nobody wrote is that of the step before. A failure prints the mode,
- * the call, what was expected and what came. */
+ * loss. A failure prints the mode, the call, what was expected and what came. */
 #include <math.h>
 #include <stdio.h>
 

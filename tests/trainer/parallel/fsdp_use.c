@@ -131,25 +131,16 @@ static void check_skip(test *x) {
   free(good);
 }
 
-static mt_config config_of(test *x, char *settings) {
+static mt_config config_of(test *x) {
   mt_config c = tiny_config();
   c.ranks = x->many.world->size, c.global_tokens = c.rank_tokens * c.ranks * 2, c.lr = 1e-3;
   c.shard = MT_SHARD_FSDP, c.skip_step = true;
-  for (char *key = settings, *end; *key != '\0'; key = end) {
-    size_t length = strcspn(key, ",");
-    end = key + length + (key[length] == ',');
-    key[length] = '\0';
-    char *value = strchr(key, '=');
-    *value++ = '\0';
-    tiny_ok(&x->many.ctx, mt_config_set(&x->many.ctx, &c, key, value), key);
-  }
+  tiny_set(&x->many.ctx, &c, x->row, ",");
   return c;
 }
 
 static void run_row(test *x) {
-  char settings[256];
-  snprintf(settings, sizeof settings, "%s", x->row);
-  mt_config c = config_of(x, settings);
+  mt_config c = config_of(x);
   tiny_ok(&x->many.ctx, mt_trainer_create(&x->many.ctx, &c, x->many.world, &x->many.t), x->row);
   open_one(x, &c, c.seed);
   compare_evaluation(x, 1e-5);

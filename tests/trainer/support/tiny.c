@@ -25,6 +25,20 @@ void tiny_ok(mk_context *ctx, mk_status st, const char *what) {
   exit(1);
 }
 
+void tiny_set(mk_context *ctx, mt_config *c, const char *pairs, const char *between) {
+  char text[512], *rest = NULL;
+  snprintf(text, sizeof text, "%s", pairs);
+  for (char *pair = strtok_r(text, between, &rest); pair != NULL; pair = strtok_r(NULL, between, &rest)) {
+    char *value = strchr(pair, '=');
+    if (value == NULL) {
+      fprintf(stderr, "'%s' of '%s' is not KEY=VALUE\n", pair, pairs);
+      exit(1);
+    }
+    *value++ = '\0';
+    tiny_ok(ctx, mt_config_set(ctx, c, pair, value), pairs);
+  }
+}
+
 void tiny_train(mk_context *ctx, mt_trainer *t, int64_t steps, bool only_reduce) {
   mt_data *data = NULL;
   size_t bytes = (size_t)t->cfg.rank_tokens * sizeof(int32_t);

@@ -8,6 +8,10 @@
 /* One dense and two MoE layers with a shared expert, d 24, 8 experts, top-2, GQA 4/2, vocab 61, sequences of 12. */
 mt_config tiny_config(void);
 
+/* Sets each key=value of `pairs`, which one of the characters of `between` separates. Ends the process with status 1
+ * where one is no pair or no setting. */
+void tiny_set(mk_context *ctx, mt_config *c, const char *pairs, const char *between);
+
 /* Ends the process with status 1 and the context's message unless st is MK_OK. */
 void tiny_ok(mk_context *ctx, mk_status st, const char *what);
 
