@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "tests/trainer/support/tiny.h"
 #include "trainer/step/weights_io.h"
