@@ -160,6 +160,7 @@ void mt_params_place(mt_params *params, mk_device *dev, const mt_config *cfg, mk
 bool mt_role_mxfp8(const mt_config *cfg, mt_param_role role);
 int64_t mt_param_mxfp8_bytes(const mt_param *p, const mt_config *cfg);
 
+/* Elements and scales in one arena; shapes set (mk_mxfp8_shape). */
 static inline void mt_mxfp8_place(mk_arena *arena, mk_mxfp8 *m) {
   mk_arena_place(arena, &m->q);
   mk_arena_place(arena, &m->scale);

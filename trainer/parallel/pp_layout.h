@@ -31,6 +31,7 @@ typedef struct mt_pp_stage {
 /* Shape of a configuration, pp_chunks 0 resolved (gpipe and 1f1b 1, the others 2). */
 mt_pp_shape mt_pp_shape_of(const mt_config *cfg);
 
+/* p * v; the stage that is chunk `chunk` of a rank; and of a stage its rank and its chunk there. */
 int mt_pp_stages(const mt_pp_shape *shape);
 int mt_pp_stage_at(const mt_pp_shape *shape, int rank, int chunk);
 int mt_pp_rank_of(const mt_pp_shape *shape, int stage);

@@ -42,6 +42,7 @@ typedef struct mt_memory {
   int64_t state, activations, comm, workspace;
 } mt_memory;
 
+/* Pure but for what the device says of its libraries: scratch of the attention, packed weights. */
 mt_memory mt_predict_memory(const mt_config *cfg, const mt_mesh_plan *plan, const mt_params *params, const mt_ep *ep,
                             const mt_pp *pp, mk_device *dev);
 

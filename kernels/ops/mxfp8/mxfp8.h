@@ -49,6 +49,7 @@ mk_status mk_mxfp8_dequantize(mk_stream *stream, const mk_mxfp8_dequantize_args 
 /* Shapes of a quantised [n,k] matrix, or of `groups` of them (groups 0: one matrix with two dims); no memory. */
 mk_mxfp8 mk_mxfp8_shape(int64_t groups, int64_t n, int64_t k);
 
+/* Scales of a row of k elements. */
 static inline int64_t mk_mxfp8_blocks(int64_t k) { return (k + MK_MXFP8_BLOCK - 1) / MK_MXFP8_BLOCK; }
 
 /* Place of scale (row, block) in the layout that NVIDIA's scaled GEMM reads: tiles of 128 rows x 4 blocks, row tiles

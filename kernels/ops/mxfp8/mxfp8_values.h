@@ -14,6 +14,7 @@ static inline double mk_e4m3_value(uint8_t code) {
   return code & 0x80 ? -size : size;
 }
 
+/* E8M0 (OCP MX): 2^(byte - 127), 255 is NaN. */
 static inline double mk_e8m0_value(uint8_t byte) { return byte == 255 ? NAN : ldexp(1, byte - 127); }
 
 /* Element (row, col) of a quantised matrix of k columns whose rows start at row 0 of q, over all groups. */
