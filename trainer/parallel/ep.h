@@ -143,6 +143,7 @@ void mt_ep_layer_destroy(mt_ep *ep, mt_ep_layer *layer);
 void mt_ep_layer_place(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations, mk_arena *comm);
 /* Its rows, apart: layers may share them. */
 void mt_ep_rows_place(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations, mk_arena *comm);
+/* What all layers share. */
 void mt_ep_place(mt_ep *ep, mk_arena *comm_arena);
 
 /* Windowed transports, between the two passes of placement: makes the window, lends it to the comm arena. Collective
