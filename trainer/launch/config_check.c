@@ -173,8 +173,6 @@ static mk_status check_fault(mk_context *ctx, const mt_config *c) {
 
 /* Options that the key table knows but this version cannot run; the words stay so that messages can name them. */
 static mk_status check_built(mk_context *ctx, const mt_config *c) {
-  MK_CHECK(ctx, c->norm != MT_NORM_HYBRID || c->recompute != MT_RECOMPUTE_SELECTIVE, MK_ERR_UNSUPPORTED,
-           "recompute: selective knows no parts of a hybrid block; use none or full");
   MK_CHECK(ctx, c->norm != MT_NORM_HYBRID || (c->weights_in[0] == '\0' && c->weights_out[0] == '\0'),
            MK_ERR_UNSUPPORTED,
            "norm: hybrid is a block of Olmo-core's older stack, whose weight names are not built; leave weights_in and "

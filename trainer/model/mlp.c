@@ -73,10 +73,13 @@ static mk_status hybrid_forward(mt_model *m, const mt_pass *p, mt_layer *l, cons
   const mk_tensor *stream = &l->x_mid;
   if (has_shared(l)) {
     MK_TRY(ctx, shared_forward(m, p, l, &l->x_mid, &a->ff_out));
-    MK_TRY(ctx, mt_norm_out(m, p, l->unit, MT_PARAM_FF_OUT_NORM, &a->ff_out, &l->x_mid, x_out, &a->ff_rstd));
+    if (mt_makes(p, MT_PART_X_OUT)) {
+      MK_TRY(ctx, mt_norm_out(m, p, l->unit, MT_PARAM_FF_OUT_NORM, &a->ff_out, &l->x_mid, x_out, &a->ff_rstd));
+    }
     stream = x_out;
   }
   MK_TRY(ctx, experts_forward(m, p, l, &l->x, &none));
+  if (!mt_makes(p, MT_PART_X_OUT)) return MK_OK;
   return mt_norm_out(m, p, l->unit, MT_PARAM_MLP_OUT_NORM, &a->out, stream, x_out, &a->out_rstd);
 }
 

@@ -34,8 +34,8 @@ typedef enum mt_part {
   MT_PART_UP_GATE = 1 << 12,       /* mlp.up_gate: grouped GEMM */
   MT_PART_ACT = 1 << 13,           /* mlp.act */
   MT_PART_DOWN = 1 << 14,          /* mlp.ep.returned: grouped GEMM and the way back */
-  MT_PART_MLP_OUT = 1 << 15,       /* mlp.out: the shared expert's down, a linear, and the sum of a token's rows */
-  MT_PART_X_OUT = 1 << 16,         /* the stream behind the layer, mlp.out_rstd */
+  MT_PART_MLP_OUT = 1 << 15,       /* mlp.out, ff_out: the shared expert's down, a linear; the sum of a token's rows */
+  MT_PART_X_OUT = 1 << 16,         /* the stream behind the layer, mlp.out_rstd, ff_rstd */
   MT_PARTS_ALL = (1 << 17) - 1
 } mt_part;
 

@@ -35,6 +35,7 @@ static const variant VARIANTS[] = {
     {"norm=peri precision=bf16"},
     {"norm=reordered precision=bf16"},
     {"norm=pre precision=bf16"},
+    {"norm=hybrid precision=bf16"},
     {"norm=peri precision=fp32 routing=random"},
     {"norm=pre precision=fp32 routing=uniform shared_hidden=0 qk_norm=full"},
     {"norm=reordered precision=fp32 gating=sigmoid lb_granularity=instance dense_layers=0"},
