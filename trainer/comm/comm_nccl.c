@@ -97,10 +97,11 @@ out:
 
 /* ---- communicators ---- */
 
-/* A healthy communicator is finished together with its peers; a faulty one alone, because they may not come. */
-static void end_native(ncclComm_t native) {
+/* A healthy communicator is finished together with its peers; a faulty one, or one of a rank that has failed elsewhere,
+ * alone, because they may not come. */
+static void end_native(ncclComm_t native, bool failed) {
   ncclResult_t state = ncclSuccess;
-  bool healthy = ncclCommGetAsyncError(native, &state) == ncclSuccess && state == ncclSuccess;
+  bool healthy = !failed && ncclCommGetAsyncError(native, &state) == ncclSuccess && state == ncclSuccess;
   if (healthy && ncclCommFinalize(native) == ncclSuccess) {
     ncclCommDestroy(native);
   } else {
@@ -111,7 +112,7 @@ static void end_native(ncclComm_t native) {
 static void nccl_destroy(mt_comm *comm) {
   mt_nccl_comm *c = (mt_nccl_comm *)comm;
   mk_context *ctx = comm->ctx;
-  if (c->native != NULL) end_native(c->native);
+  if (c->native != NULL) end_native(c->native, ctx->error.status != MK_OK);
   if (c->token.data != NULL) mk_device_free(c->job->device, MK_MEM_COMM, c->token.data, mk_tensor_bytes(&c->token));
   if (c->owns_control) mt_comm_destroy(c->control);
   mk_heap_free(ctx, c->items);

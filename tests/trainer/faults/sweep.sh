@@ -26,7 +26,7 @@ while :; do
   folder=$work/run-$n
   begin=$(date +%s%3N)
   timeout -k 5 60 "${launch[@]}" "$trainer" "${args[@]}" --set "fault=$kind:$n@$rank" --set "weights_out=$folder/weights" \
-    --out "$folder" >"$work/said" 2>&1 </dev/null
+    --set "checkpoint_dir=$folder/checkpoints" --set checkpoint_every=1 --out "$folder" >"$work/said" 2>&1 </dev/null
   code=$?
   took=$(($(date +%s%3N) - begin))
   [ "$code" = 0 ] && break

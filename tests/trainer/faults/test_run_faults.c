@@ -1,7 +1,8 @@
-/* The n-th host allocation of a whole run fails, for every n: configuration, data, weights in and out, records,
- * evaluation. The run ends with MK_ERR_MEMORY (exit code 3), one message that names its place, an end record, no block
+/* The n-th host allocation of a whole run fails, for every n: configuration, data, weights in and out, checkpoints,
+ * records, evaluation. The run ends with MK_ERR_MEMORY (exit code 3), one message that names its place, an end record, no block
  * of our heap left and no half-written file. The same for every communication call of one rank. */
 #include <dirent.h>
+#include <unistd.h>
 
 #include "kernels/base/file.h"
 #include "kernels/base/heap.h"
@@ -75,6 +76,20 @@ static void check_record(const test_folder *folder, const char *status, const ch
   mk_heap_free(&ctx, text);
 }
 
+/* A folder with a checkpoint under its name must load; it must be there where `wanted`. */
+static void check_resumes(const mt_config *c, bool wanted, const char *what) {
+  char path[MT_TEXT_BYTES + 32];
+  mt_config again = *c;
+  mk_context ctx = {0};
+  snprintf(path, sizeof path, "%s/step-000000002", c->checkpoint_dir);
+  bool stands = access(path, F_OK) == 0;
+  ck_assert_msg(stands || !wanted, "%s: no checkpoint", what);
+  if (!stands) return;
+  snprintf(again.resume, sizeof again.resume, "%.500s", path);
+  again.checkpoint_dir[0] = '\0';
+  tiny_ok(&ctx, run(&ctx, &again, 0, NULL), what);
+}
+
 START_TEST(every_allocation_of_a_run_may_fail) {
   test_folder weights = test_folder_make();
   mt_config c = config_of(_i, &weights);
@@ -103,6 +118,38 @@ START_TEST(every_allocation_of_a_run_may_fail) {
   ck_assert_int_gt(n, 100);
   ck_assert_int_eq(mt_exit_code(MK_ERR_MEMORY), 3);
   test_folder_remove(&weights);
+}
+END_TEST
+
+/* The same where the second of two steps goes on from a checkpoint of the first and saves another: what is not whole is
+ * not taken for a checkpoint, and the one that was there stays. */
+START_TEST(every_allocation_around_a_checkpoint_may_fail) {
+  test_folder first = test_folder_make();
+  mt_config c = config_of(_i, &first);
+  mk_context ctx = {0};
+  long long n = 1;
+  c.weights_out[0] = '\0', c.eval_tokens = 0;
+  test_path(&first, "c", c.checkpoint_dir);
+  tiny_ok(&ctx, run(&ctx, &c, 0, NULL), "a checkpoint to start from");
+  snprintf(c.resume, sizeof c.resume, "%.480s/step-000000001", c.checkpoint_dir);
+  c.steps = 2;
+  for (bool reached = true; reached; n++) {
+    test_folder out = test_folder_make();
+    char what[64];
+    ctx = (mk_context){.heap_fail_at = n};
+    snprintf(what, sizeof what, "%s, allocation %lld around a checkpoint", CASES[_i].name, n);
+    test_path(&out, "c", c.checkpoint_dir);
+    mk_status st = run(&ctx, &c, 0, out.path);
+    reached = ctx.heap_calls >= n;
+    ck_assert_msg(ctx.heap_live == 0, "%s: %lld blocks are left; %s", what, ctx.heap_live, ctx.error.message);
+    ck_assert_msg(st == (reached ? MK_ERR_MEMORY : MK_OK), "%s: status %s: %s", what, mk_status_name(st),
+                  ctx.error.message);
+    if (reached) check_record(&out, "oom", what);
+    check_resumes(&c, !reached, what);
+    test_folder_remove(&out);
+  }
+  ck_assert_int_gt(n, 100);
+  test_folder_remove(&first);
 }
 END_TEST
 
@@ -137,6 +184,7 @@ int main(void) {
   TCase *tc = tcase_create("one rank");
   tcase_set_timeout(tc, 240);
   tcase_add_loop_test(tc, every_allocation_of_a_run_may_fail, 0, N_CASES);
+  tcase_add_loop_test(tc, every_allocation_around_a_checkpoint_may_fail, 0, 2);
   tcase_add_loop_test(tc, every_communication_call_of_one_rank_may_fail, 0, N_CASES);
   suite_add_tcase(suite, tc);
   return test_main(suite);
