@@ -34,5 +34,5 @@ mk_status mt_agree(mt_trainer *t, mk_status own) {
   MK_TRY(t->ctx, mt_tell(t, world->size - word, text));
   if (own != MK_OK) return own;
   memcpy(&status, text, sizeof status);
-  return MK_FAIL(t->ctx, (mk_status)status, "%s", text + sizeof status);
+  return MK_FAIL(t->ctx, (mk_status)status, "rank %d: %s", world->size - word, text + sizeof status);
 }
