@@ -35,7 +35,7 @@ while :; do
   [ "$code" = 3 ] || bad "exit code $code, wanted 3"
   [ "$lines" = 1 ] || bad "$lines error lines, wanted 1"
   # by the rank itself, or by a peer that it could still tell
-  grep -qE "^moemark\[rank $rank\]: error: .*(memory|call $n of rank $rank fails)|error: (rank $rank: |.*: rank $rank could not)" \
+  grep -qE "^moemark\[rank $rank\]: error: .*(memory|call $n of rank $rank fails)|error: (.*: )?rank $rank(: | could not)" \
     "$work/said" || bad "another message"
   [ "$took" -lt 10000 ] || bad "took $took ms"
   left=$(pgrep -f -- "--out $folder") && bad "processes left: $left"
