@@ -2,9 +2,9 @@
  *
  * Every op of a microbatch is charged max(flops / measured GEMM peak, bytes / measured memory bandwidth) from its work
  * formula (kernels/ops/<op>/<op>_work.c), ops that recompute repeats (model/recompute.h) once more, summed over layers,
- * microbatches and ranks; then the optimizer and the communication of a step. A byte on the wire is a copy: one read and
- * one write. No constant is fitted, caches, launch cost and waits of a pipeline are left out, so the result is a bound
- * and a run is slower by what the implementation loses; ratios of two predictions cancel most of that. */
+ * microbatches and ranks; then the optimizer and the communication of a step. A byte on the wire is a copy: one read
+ * and one write. No constant is fitted, caches, launch cost and waits of a pipeline are left out, so the result is a
+ * bound and a run is slower by what the implementation loses; ratios of two predictions cancel most of that. */
 #include <math.h>
 
 #include "suite/models/counts.h"

@@ -20,8 +20,8 @@ typedef struct ms_diagnostics {
 mk_status ms_diagnostics_add(mk_context *ctx, ms_diagnostics *diag, const char *path, ms_place place, const char *fmt,
                              ...) __attribute__((format(printf, 5, 6)));
 
-/* Appends the lines of `from` (of another file) behind those of `to`, unless they stand there already: the file was read
- * before. Empties `from`, also on failure. */
+/* Appends the lines of `from` (of another file) behind those of `to`, unless they stand there already: the file was
+ * read before. Empties `from`, also on failure. */
 mk_status ms_diagnostics_move(mk_context *ctx, ms_diagnostics *from, ms_diagnostics *to);
 
 /* Frees the lines; legal on a zeroed list. */

@@ -1,6 +1,6 @@
 /* Cases that need several ranks, each against the run of one rank: layouts (E-01, O-02, O-03, O-04, O-07), experts that
- * are all hot on one rank (E-03, E-05, E-06), sharded experts that one rank alone uses (E-04), the dispatch path (E-08),
- * capacity (P-07, P-09). Started under mpirun:
+ * are all hot on one rank (E-03, E-05, E-06), sharded experts that one rank alone uses (E-04), the dispatch path
+ * (E-08), capacity (P-07, P-09). Started under mpirun:
  * failure_ranks [case...]; without arguments all of them. A failure prints case, layout, rank, expected, got. */
 #include <math.h>
 #include <stdio.h>

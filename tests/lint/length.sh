@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A file is an idea: at most 700 lines, half of all files at most 150. A function fits on a screen: at most 100 lines.
-# Files over 400 and functions over 60 lines are listed as warnings.
+# Lines have at most 120 columns, comments too, which clang-format leaves as they are. Files over 400 and functions over 60
+# lines are listed as warnings.
 source "$(dirname "$0")/lint.sh"
 
 lint_check() {
@@ -12,6 +13,7 @@ lint_check() {
     $1 > 700 { print $2 ":1: " $1 " lines; the limit is 700" }
     $1 > 400 && $1 <= 700 { print "warning: " $2 ": " $1 " lines" > "/dev/stderr" }
     END { if (lines[int((n + 1) / 2)] > 150) print "tests/lint/length.sh:1: half of the files are longer than " lines[int((n + 1) / 2)] " lines; the limit is 150" }'
+  { LC_ALL=C.UTF-8 grep -nHE '.{121}' -- "${files[@]}" || true; } | sed -E 's/^([^:]+:[0-9]+):.*/\1: wider than 120 columns/'
   lint_code '\.(c|h|cu|cuh)$' | awk '
     function code_of(s) { sub(/^[^:]*:[0-9]+:/, "", s); return s }
     {
@@ -41,7 +43,11 @@ lint_self_test() {
   { echo 'static const int table[] = {'; lines 150 '  1,'; echo '};'; } > table.c
   lines 699 '/* x */' > fits.h
   lines 10 '' > other.h
+  printf '/*%116s*/\n' x > wide.c
   expect_clean
+  printf '/*%117s*/\n' x > wider.c
+  expect_found wider.c:1:
+  rm wider.c
   { echo 'static int f(int a,'; echo '             int b) {'; lines 99 '  a += b;'; echo '}'; } > long.c
   lines 701 '/* x */' > long.h
   expect_found long.c:2: long.h:1:

@@ -7,8 +7,8 @@
  *               linear of a block are kept; even linears, the router gate (never counted) and all cheap ops are made
  *               again (torchtitan 0.3.0 distributed/activation_checkpoint.py)
  *   selective, rule olmo         only QK-norm and RoPE are made again (Olmo-core 3.0.0
- *               olmo_core/nn/moe/v2/output_discard_checkpoint.py; its FP32 copy of the router's input never exists here)
- */
+ *               olmo_core/nn/moe/v2/output_discard_checkpoint.py; its FP32 copy of the router's input is none
+ *               here) */
 #ifndef TRAINER_MODEL_RECOMPUTE_H
 #define TRAINER_MODEL_RECOMPUTE_H
 

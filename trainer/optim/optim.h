@@ -12,8 +12,8 @@ extern "C" {
 enum { MT_TIME_SLOTS = 4 };
 
 /* Per-step reductions and the update. One small all-reduce a step carries everything that ranks must agree on or tell
- * each other: reduce is f64 [MK_SUM_COUNT + 1 + 2*ranks + 1] = the step's sums | the squared norm | time and compute time
- * of every rank (each fills its own two, the others are zero, so that the sum is a gather) | ranks that
+ * each other: reduce is f64 [MK_SUM_COUNT + 1 + 2*ranks + 1] = the step's sums | the squared norm | time and compute
+ * time of every rank (each fills its own two, the others are zero, so that the sum is a gather) | ranks that
  * were told to stop. */
 typedef struct mt_optim {
   mk_context *ctx;

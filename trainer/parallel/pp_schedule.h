@@ -37,8 +37,8 @@ typedef struct mt_pp_action {
   int set;            /* COMPUTE: activation set, taken by F and given back by B */
   int peer;           /* SEND, RECV: pipeline rank */
   /* Boundary buffers. F reads `in` and writes `out` (streams), B reads `out` and writes `in` (gradients); a transfer
-   * has its one in `in`. The first stage has no `in`. `out` of the last stage is a gradient for F too: that of the head's
-   * input, from F to B; -1 where B is the rank's next pass. -1 = none. */
+   * has its one in `in`. The first stage has no `in`. `out` of the last stage is a gradient for F too: that of the
+   * head's input, from F to B; -1 where B is the rank's next pass. -1 = none. */
   int in, out;
   int input; /* B: the stream buffer that its forward read, of no more use after it; -1 = none */
 } mt_pp_action;

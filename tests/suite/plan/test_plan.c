@@ -362,8 +362,8 @@ START_TEST(test_recompute_prediction) {
   double bytes[] = {step_cost(&none, false), step_cost(&olmo, false), step_cost(&tt, false), step_cost(&full, false)};
   for (int i = 1; i < 4; i++)
     ck_assert_msg(bytes[i] > bytes[i - 1], "%d: %g bytes, the one before %g", i, bytes[i], bytes[i - 1]);
-  /* rows travel again under full recompute only: one more way to the experts and one back; each byte is read and written,
-   * half of the rows stay */
+  /* rows travel again under full recompute only: one more way to the experts and one back; each byte is read and
+   * written, half of the rows stay */
   mt_config full_ep = full, none_ep = none;
   full_ep.ep = none_ep.ep = 2;
   full_ep.ep_transport = none_ep.ep_transport = MT_EP_BLOCK;

@@ -1,7 +1,8 @@
 /* Stands before the C library (LD_PRELOAD) and ends the process with SIGKILL at the n-th call that changes something
  * under one folder. The environment says: MOEMARK_KILL_DIR, a part of the paths that count; MOEMARK_KILL_COUNT, a file
- * that grows by one byte a call, over all processes; MOEMARK_KILL_AT, the n. A write that is the n-th is done half. With
- * MOEMARK_KILL_LOG, a file, each call that succeeds is a line there: write, sync, move, make or remove, and its paths. */
+ * that grows by one byte a call, over all processes; MOEMARK_KILL_AT, the n. A write that is the n-th is done half.
+ * With MOEMARK_KILL_LOG, a file, each call that succeeds is a line there: write, sync, move, make or remove, and its
+ * paths. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>

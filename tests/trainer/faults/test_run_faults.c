@@ -1,6 +1,6 @@
 /* The n-th host allocation of a whole run fails, for every n: configuration, data, weights in and out, checkpoints,
- * records, evaluation. The run ends with MK_ERR_MEMORY (exit code 3), one message that names its place, an end record, no block
- * of our heap left and no half-written file. The same for every communication call of one rank. */
+ * records, evaluation. The run ends with MK_ERR_MEMORY (exit code 3), one message that names its place, an end record,
+ * no block of our heap left and no half-written file. The same for every communication call of one rank. */
 #include <dirent.h>
 #include <unistd.h>
 

@@ -1,7 +1,8 @@
 /* A pipeline against one rank that sees the same token blocks: loss sums, expert counts, gradients, norm, bytes handed
  * over and, after three steps, parameters. Started under mpirun:
- *   pp_equal <row>...   row = shard:ep:precision:device:reduce:transport:pp-schedule-chunks-microbatches[,key=value]...,
- *                       e.g. none:1:fp32:cpu:all_reduce:block:2-interleaved-2-4
+ *   pp_equal <row>...
+ *                 row = shard:ep:precision:device:reduce:transport:pp-schedule-chunks-microbatches[,key=value]...
+ *                 e.g. none:1:fp32:cpu:all_reduce:block:2-interleaved-2-4
  * Every rank runs the one-rank twin itself and compares what it owns. A row that begins with `bits=` compares, bit for
  * bit, with the same layout on the cpu device instead: cpu is a rerun, cpu_async a missing wait, guard a host read;
  * `recompute=` compares full recompute with none, `block=` the row's transport with block.
