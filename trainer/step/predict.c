@@ -1,10 +1,13 @@
 /* Bytes on the wire and host waits by formula: see predict.h. */
 #include "trainer/step/predict.h"
 
+#include "trainer/model/recompute.h"
 #include "trainer/optim/optim.h"
 
-/* Passes of the exchange's forward half in one microbatch: a recomputed layer sends its rows again. */
-static int64_t forwards(const mt_config *cfg) { return cfg->recompute == MT_RECOMPUTE_FULL ? 2 : 1; }
+/* Passes of the exchange's forward half in one microbatch: a layer that makes its rows again sends them again. Rules
+ * that keep what other ranks delivered make rows again on one rank only, where nothing travels but the host may wait.
+ */
+static int64_t forwards(const mt_config *cfg) { return (mt_parts_again(cfg, false) & MT_PART_ROWS) != 0 ? 2 : 1; }
 
 /* Borders of this rank's stages with other ranks: towards the next stage, and towards the one before. */
 static int64_t borders(const mt_config *cfg, int pp_rank) {
