@@ -1,4 +1,5 @@
 /* Where the tensors of a model live. Called twice per arena (see arena.h); the order decides the layout. */
+#include "kernels/base/min_max.h"
 #include "trainer/model/mxfp8.h"
 #include "trainer/model/recompute.h"
 
@@ -83,8 +84,6 @@ static void place_mlp(const placer *w, mt_mlp *a, bool dense) {
   if (mt_norm_after(c)) part1(w, MT_PART_X_OUT, &a->out_rstd, w->f, t);
 }
 
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
 static bool is_dense(const mt_layer *l) { return l->moe < 0; }
 
 /* First layer of a kind, or NULL where the rank has none. */
@@ -102,7 +101,7 @@ static void place_scratch(const placer *w) {
   const mt_config *c = m->cfg;
   mt_scratch *s = &m->scratch;
   int64_t t = m->tokens, n = m->moe_chunk > 0 ? m->ep->rows_max : 0;
-  int64_t shared = larger(has_kind(m, true) ? c->dense_hidden : 0, m->moe_chunk > 0 ? c->shared_hidden : 0);
+  int64_t shared = mk_max(has_kind(m, true) ? c->dense_hidden : 0, m->moe_chunk > 0 ? c->shared_hidden : 0);
   mk_qk_shape shape = {.heads = c->heads, .kv_heads = c->kv_heads, .head_dim = c->head_dim, .seq_len = c->seq_len};
   put2(w->work, &s->dx, w->c, t, c->d_model);
   put2(w->work, &s->d_branch, w->c, t, c->d_model);

@@ -1,6 +1,8 @@
 /* MXFP8 weights, scratch and linear layers. See mxfp8.h. */
 #include "trainer/model/mxfp8.h"
 
+#include "kernels/base/min_max.h"
+
 static mk_status quantise(const mt_model *m, mk_stream *s, const mk_tensor *x, const mk_mxfp8 *out, bool transpose) {
   return mk_mxfp8_quantize(
       s, &(mk_mxfp8_quantize_args){.x = *x, .out = *out, .rule = m->cfg->mxfp8_scale, .transpose = transpose});
@@ -16,8 +18,6 @@ mk_status mt_mxfp8_pack(mt_model *m, mk_stream *stream, const mt_param *p) {
 
 static int64_t bytes_of(int64_t n, int64_t k) { return n * k + n * mk_mxfp8_blocks(k); }
 
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
 mk_mxfp8 mt_mxfp8_scratch(const mt_model *m, int i, int64_t n, int64_t k) {
   int64_t blocks = mk_mxfp8_blocks(k);
   mk_tensor q = mk_tensor_slice(&m->scratch.mx[i], 0, n * k);
@@ -28,23 +28,23 @@ mk_mxfp8 mt_mxfp8_scratch(const mt_model *m, int i, int64_t n, int64_t k) {
 /* Widest operand of the shared expert and the dense MLP. */
 static int64_t plain_hidden(const mt_model *m) {
   const mt_config *c = m->cfg;
-  return larger(c->dense_layers > 0 ? c->dense_hidden : 0, m->moe_layers > 0 ? c->shared_hidden : 0);
+  return mk_max(c->dense_layers > 0 ? c->dense_hidden : 0, m->moe_layers > 0 ? c->shared_hidden : 0);
 }
 
 void mt_mxfp8_place_scratch(mt_model *m, mk_arena *work) {
   const mt_config *c = m->cfg;
   int64_t t = m->tokens, first = 0, second = 0, values = 0;
   if (mt_mxfp8_attention(c)) {
-    int64_t in = larger(c->d_model, c->heads * c->head_dim);
-    int64_t out = larger(c->d_model, (c->heads + 2 * c->kv_heads) * c->head_dim);
-    first = larger(bytes_of(t, larger(in, out)), bytes_of(out, t));
+    int64_t in = mk_max(c->d_model, c->heads * c->head_dim);
+    int64_t out = mk_max(c->d_model, (c->heads + 2 * c->kv_heads) * c->head_dim);
+    first = mk_max(bytes_of(t, mk_max(in, out)), bytes_of(out, t));
     second = bytes_of(in, t);
   }
   if (mt_mxfp8_mlp(c)) {
     int64_t hidden = plain_hidden(m), rows = m->moe_layers > 0 ? m->ep->rows_max : 0;
-    first = larger(first, bytes_of(t, larger(c->d_model, 2 * hidden)));
-    first = larger(first, bytes_of(rows, larger(c->d_model, 2 * c->expert_hidden)));
-    values = hidden > 0 ? t * larger(c->d_model, hidden) : 0;
+    first = mk_max(first, bytes_of(t, mk_max(c->d_model, 2 * hidden)));
+    first = mk_max(first, bytes_of(rows, mk_max(c->d_model, 2 * c->expert_hidden)));
+    values = hidden > 0 ? t * mk_max(c->d_model, hidden) : 0;
   }
   m->scratch.mx[0] = first > 0 ? mk_tensor_1d(MK_U8, first) : (mk_tensor){0};
   m->scratch.mx[1] = second > 0 ? mk_tensor_1d(MK_U8, second) : (mk_tensor){0};

@@ -1,11 +1,11 @@
 /* What fully sharded data parallelism stores and sends; formulas in fsdp.c. */
 #include "trainer/parallel/fsdp.h"
 
-static int larger(int64_t a, int64_t b) { return (int)(a > b ? a : b); }
+#include "kernels/base/min_max.h"
 
 /* A ring only where it is smaller than a place for each unit, and where units do not stay. */
 static int weight_ring(const mt_params *params, const mt_config *cfg) {
-  int places = larger(cfg->fsdp_prefetch, mt_config_prefetch_backward(cfg)) + 1;
+  int places = (int)mk_max(cfg->fsdp_prefetch, mt_config_prefetch_backward(cfg)) + 1;
   return cfg->fsdp_reshard == MT_RESHARD_AFTER_FORWARD && places < params->units ? places : 0;
 }
 

@@ -1,6 +1,7 @@
 /* Memory by formula: see predict.h. The bytes of a layer are summed part by part (model/recompute.h) from the inventory
  * of a block: block input and normed input, q|k|v before and after norm and RoPE, attention output, residual, received
  * rows, up|gate, SwiGLU, expert output, shared expert; statistics in FP32. */
+#include "kernels/base/min_max.h"
 #include "trainer/model/recompute.h"
 #include "trainer/step/predict.h"
 
@@ -19,8 +20,6 @@ typedef struct sizes {
   int64_t chunk_moe; /* most MoE layers of a chunk */
   bool predicts;     /* this rank has the head */
 } sizes;
-
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* MXFP8: one byte a value and one a block of 32. */
 static int64_t quantised(int64_t n, int64_t k) { return n * (k + mk_mxfp8_blocks(k)); }
@@ -117,9 +116,9 @@ static chunk_sizes set_bytes(const sizes *z, int pp_rank) {
   for (int chunk = 0; chunk < shape->chunks; chunk++) {
     mt_pp_stage stage = mt_pp_stage_make(shape, z->cfg->layers, mt_pp_stage_at(shape, pp_rank, chunk));
     chunk_sizes own = chunk_bytes(z, &stage);
-    most.activations = larger(most.activations, own.activations);
-    most.comm = larger(most.comm, own.comm);
-    most.moe = larger(most.moe, own.moe);
+    most.activations = mk_max(most.activations, own.activations);
+    most.comm = mk_max(most.comm, own.comm);
+    most.moe = mk_max(most.moe, own.moe);
   }
   return most;
 }
@@ -145,15 +144,15 @@ static int64_t comm_bytes(const sizes *z, int pp_rank) {
 /* MXFP8: the widest operands of one product, quantised, and an operand read back. */
 static int64_t operand_bytes(const sizes *z, int64_t hidden, int64_t n) {
   const mt_config *c = z->cfg;
-  int64_t in = larger(z->d, z->o), out = larger(z->d, z->q), one = 0, other = 0, values = 0;
+  int64_t in = mk_max(z->d, z->o), out = mk_max(z->d, z->q), one = 0, other = 0, values = 0;
   if (mt_mxfp8_attention(c)) {
-    one = larger(quantised(z->t, larger(in, out)), quantised(out, z->t));
+    one = mk_max(quantised(z->t, mk_max(in, out)), quantised(out, z->t));
     other = quantised(in, z->t);
   }
   if (mt_mxfp8_mlp(c)) {
-    int64_t plain = quantised(z->t, larger(z->d, 2 * hidden)), rows = quantised(n, larger(z->d, 2 * c->expert_hidden));
-    one = larger(one, larger(plain, rows));
-    values = hidden > 0 ? z->t * larger(z->d, hidden) * z->c : 0;
+    int64_t plain = quantised(z->t, mk_max(z->d, 2 * hidden)), rows = quantised(n, mk_max(z->d, 2 * c->expert_hidden));
+    one = mk_max(one, mk_max(plain, rows));
+    values = hidden > 0 ? z->t * mk_max(z->d, hidden) * z->c : 0;
   }
   return one + other + values + 3 * ALIGN;
 }
@@ -161,7 +160,7 @@ static int64_t operand_bytes(const sizes *z, int64_t hidden, int64_t n) {
 /* Gradients on their way through one layer. */
 static int64_t scratch_bytes(const sizes *z, mk_device *dev) {
   const mt_config *c = z->cfg;
-  int64_t hidden = larger(z->dense > 0 ? c->dense_hidden : 0, z->moe > 0 ? c->shared_hidden : 0);
+  int64_t hidden = mk_max(z->dense > 0 ? c->dense_hidden : 0, z->moe > 0 ? c->shared_hidden : 0);
   bool in_window = z->ep->ops->windowed && !mt_ep_arrives_mxfp8(z->ep); /* outputs of the experts and their gradients */
   int64_t n = z->moe > 0 ? z->n : 0, rows = n * (3 * c->expert_hidden + (in_window ? 0 : 2 * z->d));
   int64_t streams = c->norm == MT_NORM_HYBRID ? 6 : 5;

@@ -5,6 +5,7 @@
  * Scratch: accumulator ROWS x COLS, then the block of a, then the block of b. The reduction goes in steps that fit. */
 #include <oneapi/dnnl/dnnl.h>
 
+#include "kernels/base/min_max.h"
 #include "kernels/device/cpu/gemm_parts.h"
 #include "kernels/ops/mxfp8/mxfp8.h"
 
@@ -42,8 +43,6 @@ static block take(const mk_tensor *t, const mk_tensor *scale, int64_t offset, in
   return out;
 }
 
-static int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
-
 void mk_gemm_wgrad_clear(const mk_gemm_call *call, const mk_gemm_task *task) {
   for (int64_t row = task->col; row < task->col + task->cols; row++) {
     void *at = mk_gemm_at(&call->c, mk_gemm_weight_offset(task->group, call->n, call->k, row, task->inner));
@@ -57,7 +56,7 @@ static bool wgrad_tile(const mk_gemm_plan *plan, const mk_gemm_task *task, float
   if (call->overwrite && task->rows == 0) mk_gemm_wgrad_clear(call, task);
   for (int64_t done = 0; done < task->rows; done += plan->tiles.rows) {
     float beta = call->overwrite && done == 0 ? 0 : 1;
-    int64_t rows = min(plan->tiles.rows, task->rows - done), row = task->row + done;
+    int64_t rows = mk_min(plan->tiles.rows, task->rows - done), row = task->row + done;
     float *free_scratch = scratch;
     block a = take(&call->a, NULL, mk_gemm_row_offset(row, task->col, call->n), call->n, rows, task->cols, true,
                    &free_scratch);
@@ -107,7 +106,7 @@ bool mk_gemm_float_tile(const mk_gemm_plan *plan, const mk_gemm_task *task, floa
   float *blocks = scratch + (call->c.dtype == MK_F32 ? 0 : task->rows * task->cols);
   for (int64_t at = 0; at < whole; at += step) {
     float beta = add || at > 0 ? 1 : 0;
-    if (!reduce_step(call, task, at, min(step, whole - at), beta, acc, ld, blocks)) return false;
+    if (!reduce_step(call, task, at, mk_min(step, whole - at), beta, acc, ld, blocks)) return false;
   }
   if (acc == scratch)
     mk_cpu_rows_store(acc, ld, task->rows, task->cols, mk_gemm_at(&call->c, c_offset), call->c.dtype, out);

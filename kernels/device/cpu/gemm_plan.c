@@ -1,19 +1,16 @@
 /* Tiles and tasks of a GEMM call. Tiles are large enough to amortise the packing inside oneDNN and small enough to
  * leave each thread several; tasks go out large to small, so that dynamic scheduling ends level. */
+#include "kernels/base/min_max.h"
 #include "kernels/device/cpu/gemm_parts.h"
 
 enum { MANY_GROUPS = 8, LEAST_TASKS = 6, COL_UNIT = 64, ROWS_WIDENED = 256, ROWS_FLOAT = 512, COLS = 512 };
-
-static int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
-
-static int64_t max(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* `width` split into equal tiles of at most `limit`, each a multiple of COL_UNIT. */
 static int64_t level(int64_t width, int64_t limit) {
-  int64_t count = max(1, ceil_div(width, limit));
-  return max(COL_UNIT, ceil_div(ceil_div(width, count), COL_UNIT) * COL_UNIT);
+  int64_t count = mk_max(1, ceil_div(width, limit));
+  return mk_max(COL_UNIT, ceil_div(ceil_div(width, count), COL_UNIT) * COL_UNIT);
 }
 
 static bool all_float(const mk_gemm_call *call) {
@@ -36,7 +33,7 @@ mk_gemm_tiles mk_gemm_choose_tiles(const mk_gemm_call *call, bool native) {
   mk_gemm_tiles tiles = {.rows = tall ? ROWS_FLOAT : ROWS_WIDENED, .inner = inner};
   tiles.cols = level(out, wgrad ? COLS / 2 : COLS);
   if (wgrad && !native) tiles.inner = level(inner, COLS); /* a native tile takes all of K */
-  if (!wgrad) bands = max(bands, ceil_div(call->a.dim[0], tiles.rows));
+  if (!wgrad) bands = mk_max(bands, ceil_div(call->a.dim[0], tiles.rows));
   split(&tiles, bands, out, inner, native || !wgrad);
   return tiles;
 }
@@ -74,11 +71,11 @@ static void order_groups(const mk_gemm_call *call, int64_t modulus, int64_t *ord
 static int64_t emit_across(const mk_gemm_call *call, const mk_gemm_tiles *tiles, mk_gemm_task task,
                            mk_gemm_task *tasks) {
   int64_t made = 0, out = mk_gemm_out_cols(call);
-  int64_t inner_end = call->kind == MK_GEMM_WGRAD ? call->k : 1, inner_step = max(1, tiles->inner);
+  int64_t inner_end = call->kind == MK_GEMM_WGRAD ? call->k : 1, inner_step = mk_max(1, tiles->inner);
   for (task.inner = 0; task.inner < inner_end; task.inner += inner_step) {
-    task.inners = min(inner_step, inner_end - task.inner);
+    task.inners = mk_min(inner_step, inner_end - task.inner);
     for (task.col = 0; task.col < out; task.col += tiles->cols) {
-      task.cols = min(tiles->cols, out - task.col);
+      task.cols = mk_min(tiles->cols, out - task.col);
       tasks[made++] = task;
     }
   }

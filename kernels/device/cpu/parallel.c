@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
+#include "kernels/base/min_max.h"
 
 void mk_cpu_ranges(int64_t n, int64_t grain, mk_range_fn fn, const void *args) {
   if (n <= grain) {
@@ -14,15 +14,15 @@ void mk_cpu_ranges(int64_t n, int64_t grain, mk_range_fn fn, const void *args) {
   int64_t pieces = (n + grain - 1) / grain;
 #pragma omp parallel for schedule(static)
   for (int64_t i = 0; i < pieces; i++)
-    fn(args, i * grain, min(grain, n - i * grain));
+    fn(args, i * grain, mk_min(grain, n - i * grain));
 }
 
 void mk_cpu_ranges_sum(int64_t n, int64_t grain, int64_t width, mk_partial_fn fn, const void *args, float *total) {
   float partial[MK_PARTIAL_FLOATS] __attribute__((aligned(64))); /* only what the pieces use is ever touched */
-  int64_t most = min(MK_SUM_PIECES, width > 0 ? MK_PARTIAL_FLOATS / width : 1);
+  int64_t most = mk_min(MK_SUM_PIECES, width > 0 ? MK_PARTIAL_FLOATS / width : 1);
   if (most < 2) {
     for (int64_t i = 0; i < n; i += grain)
-      fn(args, i, min(grain, n - i), total);
+      fn(args, i, mk_min(grain, n - i), total);
     return;
   }
   if (n > grain * most) grain = (n + most - 1) / most;
@@ -30,7 +30,7 @@ void mk_cpu_ranges_sum(int64_t n, int64_t grain, int64_t width, mk_partial_fn fn
   memset(partial, 0, (size_t)(pieces * width) * sizeof *partial);
 #pragma omp parallel for schedule(static) if (pieces > 1)
   for (int64_t i = 0; i < pieces; i++)
-    fn(args, i * grain, min(grain, n - i * grain), partial + i * width);
+    fn(args, i * grain, mk_min(grain, n - i * grain), partial + i * width);
   for (int64_t i = 0; i < pieces; i++) {
 #pragma omp simd
     for (int64_t c = 0; c < width; c++)
@@ -44,7 +44,7 @@ double mk_cpu_ranges_sum_f64(int64_t n, int64_t grain, mk_sum_fn fn, const void 
   int64_t pieces = (n + grain - 1) / grain;
 #pragma omp parallel for schedule(static) if (pieces > 1)
   for (int64_t i = 0; i < pieces; i++)
-    sums[i] = fn(args, i * grain, min(grain, n - i * grain));
+    sums[i] = fn(args, i * grain, mk_min(grain, n - i * grain));
   double total = 0;
   for (int64_t i = 0; i < pieces; i++)
     total += sums[i];

@@ -2,6 +2,7 @@
 #ifndef KERNELS_OPS_ATTENTION_ATTENTION_BLOCKS_H
 #define KERNELS_OPS_ATTENTION_ATTENTION_BLOCKS_H
 
+#include "kernels/base/min_max.h"
 #include "kernels/device/cpu/gemm.h"
 #include "kernels/ops/attention/attention.h"
 
@@ -75,12 +76,10 @@ static inline void mk_attn_put(const mk_tensor *t, int64_t first, int64_t rows, 
   mk_cpu_rows_store(src, src_ld, rows, head_dim, at, t->dtype, t->dim[1]);
 }
 
-static inline int64_t mk_attn_min(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* Keys of block [first, first + n) that query `query` may read. */
 static inline int64_t mk_attn_visible(int64_t query, int64_t first, int64_t n) {
   int64_t visible = query - first + 1;
-  return visible < 0 ? 0 : mk_attn_min(visible, n);
+  return visible < 0 ? 0 : mk_min(visible, n);
 }
 
 /* `n` rounded up to whole vectors: rows of scores are padded so far with neutral values, as a scalar remainder of up to

@@ -113,7 +113,7 @@ static bool run_stack(const forward *f, slab *s, const mk_attn_stack *stack) {
     s->sum[i] = 0;
   }
   for (int64_t key = 0; key < end; key += f->blocks.keys) {
-    if (!key_block(f, s, stack, key, mk_attn_min(f->blocks.keys, end - key))) return false;
+    if (!key_block(f, s, stack, key, mk_min(f->blocks.keys, end - key))) return false;
   }
   store(f, s, stack);
   return true;
@@ -126,11 +126,11 @@ static bool run_task(const forward *f, int64_t index, float *scratch) {
   int64_t last_block = (shape->seq_len - 1) / f->blocks.queries, group = shape->heads / shape->kv_heads;
   mk_attn_stack stack = {.query = (last_block - index / per_block) * f->blocks.queries, .kv = index % shape->kv_heads};
   stack.first = index % per_block / shape->kv_heads * shape->seq_len;
-  stack.queries = mk_attn_min(f->blocks.queries, shape->seq_len - stack.query);
+  stack.queries = mk_min(f->blocks.queries, shape->seq_len - stack.query);
   slab s = slab_make(f, scratch);
   for (int64_t head = 0; head < group; head += f->blocks.heads) {
     stack.head = stack.kv * group + head;
-    stack.heads = mk_attn_min(f->blocks.heads, group - head);
+    stack.heads = mk_min(f->blocks.heads, group - head);
     if (!run_stack(f, &s, &stack)) return false;
   }
   return true;

@@ -82,7 +82,7 @@ static bool key_block(const backward *b, slab *s, const mk_attn_stack *stack, in
   int64_t k_at = mk_attn_at(&a->qkv, stack->first + key, a->shape.heads + stack->kv, hd);
   mk_attn_view k = {.data = s->k, .ld = hd}, v = {.data = s->v, .ld = hd};
   if (s->loaded != key) {
-    int64_t all = mk_attn_min(b->blocks.keys, a->shape.seq_len - key); /* later query blocks see more of it */
+    int64_t all = mk_min(b->blocks.keys, a->shape.seq_len - key); /* later query blocks see more of it */
     k = mk_attn_take(&a->qkv, k_at, all, hd, s->k);
     v = mk_attn_take(&a->qkv, k_at + a->shape.kv_heads * hd, all, hd, s->v);
     if (a->qkv.dtype == MK_BF16) s->loaded = key;
@@ -115,7 +115,7 @@ static bool run_stack(const backward *b, slab *s, const mk_attn_stack *stack) {
   int64_t hd = b->a->shape.head_dim, n = stack->queries, end = stack->query + n;
   load(b, s, stack);
   for (int64_t key = 0; key < end; key += b->blocks.keys) {
-    if (!key_block(b, s, stack, key, mk_attn_min(b->blocks.keys, end - key))) return false;
+    if (!key_block(b, s, stack, key, mk_min(b->blocks.keys, end - key))) return false;
   }
   for (int64_t h = 0; h < stack->heads; h++) {
     int64_t at = mk_attn_at(dqkv, stack->first + stack->query, stack->head + h, hd);
@@ -155,9 +155,9 @@ static bool run_task(const backward *b, int64_t index, float *scratch) {
   sums_begin(b, &s, stack.first, stack.kv);
   for (int64_t head = 0; head < group; head += b->blocks.heads) {
     stack.head = stack.kv * group + head;
-    stack.heads = mk_attn_min(b->blocks.heads, group - head);
+    stack.heads = mk_min(b->blocks.heads, group - head);
     for (stack.query = 0; stack.query < shape->seq_len; stack.query += b->blocks.queries) {
-      stack.queries = mk_attn_min(b->blocks.queries, shape->seq_len - stack.query);
+      stack.queries = mk_min(b->blocks.queries, shape->seq_len - stack.query);
       if (!run_stack(b, &s, &stack)) return false;
     }
   }

@@ -1,5 +1,6 @@
 /* MXFP8 on the CPU: one pass over the rows; transposed, over tiles of 32 rows whose columns are quantised side by side.
  * O(N*K). */
+#include "kernels/base/min_max.h"
 #include "kernels/device/cpu/cpu_device.h"
 #include "kernels/device/cpu/parallel.h"
 #include "kernels/ops/mxfp8/mxfp8_leaf.h"
@@ -7,8 +8,6 @@
 #include "kernels/ops/valid_rows.h"
 
 enum { GRAIN_ELEMENTS = 16384, TILE = 64 };
-
-static int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- along rows ---- */
 
@@ -96,12 +95,12 @@ MK_INLINE void quantize_columns(const void *x, mk_dtype dtype, int64_t k, int64_
 MK_INLINE void quantize_band(const mk_mxfp8_quantize_args *a, mk_dtype dtype, int64_t group, int64_t band, int64_t n,
                              int64_t k) {
   uint8_t codes[MK_MXFP8_BLOCK][TILE], bytes[TILE];
-  int64_t row = band * MK_MXFP8_BLOCK, rows = min(MK_MXFP8_BLOCK, n - row), blocks = mk_mxfp8_blocks(n);
+  int64_t row = band * MK_MXFP8_BLOCK, rows = mk_min(MK_MXFP8_BLOCK, n - row), blocks = mk_mxfp8_blocks(n);
   const void *x = mk_at(a->x.data, dtype, (group * n + row) * k);
   uint8_t *q = (uint8_t *)a->out.q.data + group * k * n + row;
   uint8_t *scale = (uint8_t *)a->out.scale.data + group * k * blocks + band;
   for (int64_t first = 0; first < k; first += TILE) {
-    int64_t cols = min(TILE, k - first);
+    int64_t cols = mk_min(TILE, k - first);
     quantize_columns(mk_at(x, dtype, first), dtype, k, rows, cols, a->rule == MK_MXFP8_RCEIL, codes, bytes);
     for (int64_t c = 0; c < cols; c++) {
       scale[(first + c) * blocks] = bytes[c];
@@ -147,7 +146,7 @@ MK_INLINE void dequantize_row(const mk_mxfp8_dequantize_args *a, mk_dtype dtype,
   void *y = mk_at(a->y.data, dtype, row * k);
   for (int64_t at = 0; at < k; at += MK_MXFP8_BLOCK) {
     float factor = mk_mxfp8_scale(scale[at / MK_MXFP8_BLOCK]);
-    int64_t end = min(at + MK_MXFP8_BLOCK, k);
+    int64_t end = mk_min(at + MK_MXFP8_BLOCK, k);
 #pragma omp simd
     for (int64_t i = at; i < end; i++)
       mk_put(y, dtype, i, mk_mxfp8_decode(q[i]) * factor);

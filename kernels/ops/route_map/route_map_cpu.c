@@ -3,6 +3,7 @@
  * the result is the same for any number of threads. O(T*K + BLOCKS*E). */
 #include <string.h>
 
+#include "kernels/base/min_max.h"
 #include "kernels/device/cpu/parallel.h"
 #include "kernels/ops/ids.h"
 #include "kernels/ops/op_decls.h"
@@ -10,8 +11,6 @@
 #include "kernels/ops/router/router.h"
 
 enum { BLOCKS = 16, MIN_BLOCK_ROUTES = 2048 };
-
-static int64_t min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static void count_routes(const int32_t *idx, int64_t routes, int64_t experts, int32_t *counts) {
   memset(counts, 0, sizeof *counts * (size_t)experts);
@@ -31,14 +30,14 @@ static void count_range(const void *args, int64_t first, int64_t count) {
   const sort_job *job = args;
   for (int64_t b = first; b < first + count; b++) {
     int64_t begin = b * job->block_routes;
-    count_routes(job->idx + begin, min_i64(job->block_routes, job->routes - begin), job->experts, job->next[b]);
+    count_routes(job->idx + begin, mk_min(job->block_routes, job->routes - begin), job->experts, job->next[b]);
   }
 }
 
 static void number_range(const void *args, int64_t first, int64_t count) {
   const sort_job *job = args;
   for (int64_t b = first; b < first + count; b++) {
-    int64_t end = min_i64((b + 1) * job->block_routes, job->routes);
+    int64_t end = mk_min((b + 1) * job->block_routes, job->routes);
     for (int64_t r = b * job->block_routes; r < end; r++)
       job->position[r] = job->next[b][job->idx[r]]++;
   }
@@ -104,7 +103,7 @@ static void place_buckets(const mk_route_map_args *a, int32_t *row) {
   for (int64_t expert = 0, filled = 0; expert < experts; expert++) {
     if (expert % locals == 0) filled = 0;
     for (int64_t source = 0; source < a->ranks; source++) {
-      int64_t kept = min_i64(requested[source * experts + expert], a->capacity - filled);
+      int64_t kept = mk_min(requested[source * experts + expert], a->capacity - filled);
       if (source == a->rank) row[expert] = (int32_t)filled;
       keep[source * experts + expert] = (int32_t)kept;
       filled += kept;
