@@ -124,7 +124,7 @@ static void place_scratch(const placer *w) {
   put2(w->work, &s->shared_out, w->c, t, c->d_model);
   put2(w->work, &s->dlogits, w->f, t, c->experts);
   put2(w->work, &s->dweights, w->f, t, c->top_k);
-  mt_mxfp8_place_scratch(m, w->work);
+  mt_mxfp8_place_scratch(m, w->work, shared, n);
 }
 
 int64_t mt_head_chunk(const mt_config *c) {

@@ -16,8 +16,6 @@ mk_status mt_mxfp8_pack(mt_model *m, mk_stream *stream, const mt_param *p) {
 
 /* ---- scratch ---- */
 
-static int64_t bytes_of(int64_t n, int64_t k) { return n * k + n * mk_mxfp8_blocks(k); }
-
 mk_mxfp8 mt_mxfp8_scratch(const mt_model *m, int i, int64_t n, int64_t k) {
   int64_t blocks = mk_mxfp8_blocks(k);
   mk_tensor q = mk_tensor_slice(&m->scratch.mx[i], 0, n * k);
@@ -25,25 +23,18 @@ mk_mxfp8 mt_mxfp8_scratch(const mt_model *m, int i, int64_t n, int64_t k) {
   return (mk_mxfp8){.q = mk_tensor_as_2d(&q, n, k), .scale = mk_tensor_as_2d(&scale, n, blocks)};
 }
 
-/* Widest operand of the shared expert and the dense MLP. */
-static int64_t plain_hidden(const mt_model *m) {
-  const mt_config *c = m->cfg;
-  return mk_max(c->dense_layers > 0 ? c->dense_hidden : 0, m->moe_layers > 0 ? c->shared_hidden : 0);
-}
-
-void mt_mxfp8_place_scratch(mt_model *m, mk_arena *work) {
+void mt_mxfp8_place_scratch(mt_model *m, mk_arena *work, int64_t hidden, int64_t rows) {
   const mt_config *c = m->cfg;
   int64_t t = m->tokens, first = 0, second = 0, values = 0;
   if (mt_mxfp8_attention(c)) {
     int64_t in = mk_max(c->d_model, c->heads * c->head_dim);
     int64_t out = mk_max(c->d_model, (c->heads + 2 * c->kv_heads) * c->head_dim);
-    first = mk_max(bytes_of(t, mk_max(in, out)), bytes_of(out, t));
-    second = bytes_of(in, t);
+    first = mk_max(mk_mxfp8_bytes(t, mk_max(in, out)), mk_mxfp8_bytes(out, t));
+    second = mk_mxfp8_bytes(in, t);
   }
   if (mt_mxfp8_mlp(c)) {
-    int64_t hidden = plain_hidden(m), rows = m->moe_layers > 0 ? m->ep->rows_max : 0;
-    first = mk_max(first, bytes_of(t, mk_max(c->d_model, 2 * hidden)));
-    first = mk_max(first, bytes_of(rows, mk_max(c->d_model, 2 * c->expert_hidden)));
+    first = mk_max(first, mk_mxfp8_bytes(t, mk_max(c->d_model, 2 * hidden)));
+    first = mk_max(first, mk_mxfp8_bytes(rows, mk_max(c->d_model, 2 * c->expert_hidden)));
     values = hidden > 0 ? t * mk_max(c->d_model, hidden) : 0;
   }
   m->scratch.mx[0] = first > 0 ? mk_tensor_1d(MK_U8, first) : (mk_tensor){0};

@@ -30,8 +30,9 @@ mk_status mt_mxfp8_linear_backward(mt_model *m, const mt_pass *p, const mt_param
 mk_status mt_mxfp8_experts_forward(mt_model *m, const mt_pass *p, mt_layer *l);
 mk_status mt_mxfp8_experts_backward(mt_model *m, const mt_pass *p, mt_layer *l);
 
-/* Scratch of the above; nothing under another precision. */
-void mt_mxfp8_place_scratch(mt_model *m, mk_arena *work);
+/* Scratch of the above; nothing under another precision. hidden: the widest shared expert or dense MLP of this rank;
+ * rows: the most that its experts take, 0 without MoE layers. */
+void mt_mxfp8_place_scratch(mt_model *m, mk_arena *work, int64_t hidden, int64_t rows);
 
 /* A quantised [n,k] matrix in scratch `i`. */
 mk_mxfp8 mt_mxfp8_scratch(const mt_model *m, int i, int64_t n, int64_t k);

@@ -7,10 +7,6 @@
 #include "kernels/base/heap.h"
 #include "trainer/parallel/pp_layout.h"
 
-/* Every parameter starts on a multiple of this, so that vector loads of BF16 and FP32 are aligned; the gaps stay zero.
- */
-enum { ALIGN_ELEMENTS = 32 };
-
 typedef struct builder {
   mt_params *params;
   const mt_config *cfg;
@@ -68,7 +64,7 @@ static void add(builder *b, int unit, mt_param_role role, const char *name, int 
     snprintf(p->name, sizeof p->name, "layers.%d.%s", unit - 1, name);
   }
   params->index[unit * MT_PARAM_ROLE_COUNT + (int)role] = params->count;
-  params->flat_count[expert] += (p->count + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
+  params->flat_count[expert] += (p->count + MT_PARAM_ALIGN - 1) / MT_PARAM_ALIGN * MT_PARAM_ALIGN;
   params->count += 1;
 }
 

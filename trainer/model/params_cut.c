@@ -1,24 +1,20 @@
 /* Units cut over ranks: how large, where, and whose. See mt_store in params.h. */
 #include "trainer/model/params.h"
 
-enum { ALIGN_ELEMENTS = 32 }; /* 64 bytes of BF16 */
+#include "kernels/base/min_max.h"
 
-static int64_t unit_count(const mt_params *params, int kind, int unit) {
-  return params->unit_first[kind][unit + 1] - params->unit_first[kind][unit];
-}
-
-/* Moves each unit up so that its size is a multiple of ranks x ALIGN_ELEMENTS; parameters follow their unit. */
+/* Moves each unit up so that its size is a multiple of ranks x MT_PARAM_ALIGN; parameters follow their unit. */
 static void pad_units(mt_params *params, int kind, int ranks) {
-  int64_t step = (int64_t)ranks * ALIGN_ELEMENTS, first = 0, *at = params->unit_first[kind];
+  int64_t step = (int64_t)ranks * MT_PARAM_ALIGN, first = 0, *at = params->unit_first[kind];
   int item = 0;
   for (int unit = 0; unit < params->units; unit++) {
-    int64_t count = unit_count(params, kind, unit), moved = first - at[unit];
+    int64_t count = (mt_params_unit_count(params, kind, unit) + step - 1) / step * step, moved = first - at[unit];
     for (; item < params->count && params->item[item].unit == unit; item++) {
       if (params->item[item].expert == (kind == 1)) params->item[item].offset += moved;
     }
     at[unit] = first;
-    first += (count + step - 1) / step * step;
-    if (count > params->store[kind].largest) params->store[kind].largest = count;
+    first += count;
+    params->store[kind].largest = mk_max(params->store[kind].largest, count);
   }
   at[params->units] = first;
   params->flat_count[kind] = first;
@@ -27,7 +23,7 @@ static void pad_units(mt_params *params, int kind, int ranks) {
 /* What of the parameter lies in the own piece of its unit. */
 static void own_part(const mt_params *params, mt_param *p) {
   const mt_store *s = &params->store[p->expert];
-  int64_t piece = unit_count(params, p->expert, p->unit) / s->ranks;
+  int64_t piece = mt_params_unit_count(params, p->expert, p->unit) / s->ranks;
   int64_t begin = params->unit_first[p->expert][p->unit] + s->rank * piece, end = begin + piece;
   int64_t first = p->offset > begin ? p->offset : begin;
   int64_t last = p->offset + p->count < end ? p->offset + p->count : end;
@@ -40,8 +36,6 @@ void mt_params_cut(mt_params *params, int kind, const mt_store *store) {
   params->store[kind] = *store;
   if (store->ranks == 1) return;
   pad_units(params, kind, store->ranks);
-  int64_t step = (int64_t)store->ranks * ALIGN_ELEMENTS, *largest = &params->store[kind].largest;
-  *largest = (*largest + step - 1) / step * step;
   for (int i = 0; i < params->count; i++) {
     if (params->item[i].expert == (kind == 1)) own_part(params, &params->item[i]);
   }
@@ -52,18 +46,19 @@ mk_tensor mt_params_unit_memory(const mt_params *params, int kind, int unit, int
   bool ring = gradient ? s->grad_ring > 0 : s->w_ring > 0;
   int64_t first = ring ? place * s->largest : params->unit_first[kind][unit];
   return mk_tensor_slice(gradient ? &params->flat_grad[kind] : &params->flat_w[kind], first,
-                         unit_count(params, kind, unit));
+                         mt_params_unit_count(params, kind, unit));
 }
 
 mk_tensor mt_params_own_slice(const mt_params *params, int kind, int unit, const mk_tensor *whole) {
   const mt_store *s = &params->store[kind];
-  int64_t piece = unit_count(params, kind, unit) / s->ranks;
+  int64_t piece = mt_params_unit_count(params, kind, unit) / s->ranks;
   return mk_tensor_slice(whole, s->rank * piece, piece);
 }
 
 static mk_tensor shard_of(const mt_params *params, int kind, int unit, const mk_tensor *shards) {
   int ranks = params->store[kind].ranks;
-  return mk_tensor_slice(shards, params->unit_first[kind][unit] / ranks, unit_count(params, kind, unit) / ranks);
+  return mk_tensor_slice(shards, params->unit_first[kind][unit] / ranks,
+                         mt_params_unit_count(params, kind, unit) / ranks);
 }
 
 mk_tensor mt_params_own_w(const mt_params *params, int kind, int unit) {

@@ -77,7 +77,7 @@ static void place_mxfp8(mt_param *p, const mt_config *cfg, mk_arena *arena) {
 static void place_cut(mt_params *params, mt_param *p) {
   const mt_store *s = &params->store[p->expert];
   int64_t unit = params->unit_first[p->expert][p->unit];
-  int64_t piece = (params->unit_first[p->expert][p->unit + 1] - unit) / s->ranks;
+  int64_t piece = mt_params_unit_count(params, p->expert, p->unit) / s->ranks;
   int64_t own = p->shard_count == 0 ? 0 : p->offset + p->shard_first - unit - s->rank * piece;
   int64_t at = unit / s->ranks + own;
   p->w = (mk_tensor){0};

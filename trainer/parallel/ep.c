@@ -147,7 +147,7 @@ int64_t mt_ep_kept(const mt_ep *ep, const int32_t *counts, int source, int desti
 
 int64_t mt_ep_row_bytes(const mt_ep *ep, int64_t n) { return n * ep->d_model * (int64_t)mk_dtype_bytes(ep->dtype); }
 
-int64_t mt_ep_quantised_bytes(const mt_ep *ep, int64_t n) { return n * (ep->d_model + mk_mxfp8_blocks(ep->d_model)); }
+int64_t mt_ep_quantised_bytes(const mt_ep *ep, int64_t n) { return mk_mxfp8_bytes(n, ep->d_model); }
 
 mt_ep_memory mt_ep_rows_memory(const mt_ep *ep) {
   bool in_window = ep->mxfp8 ? mt_ep_arrives_mxfp8(ep) : ep->ops->windowed;

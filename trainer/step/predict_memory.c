@@ -21,9 +21,6 @@ typedef struct sizes {
   bool predicts;     /* this rank has the head */
 } sizes;
 
-/* MXFP8: one byte a value and one a block of 32. */
-static int64_t quantised(int64_t n, int64_t k) { return n * (k + mk_mxfp8_blocks(k)); }
-
 /* [T,width] in the compute dtype; per_token values of statistics; `tensors` starts. */
 static int64_t per_token(const sizes *z, int64_t width, int64_t statistics, int tensors) {
   return z->t * (width * z->c + statistics * z->f) + tensors * ALIGN;
@@ -65,7 +62,7 @@ static int64_t part_bytes(const sizes *z, bool dense, mt_part part) {
     case MT_PART_UP_GATE:
       return dense ? 0 : z->n * 2 * hidden * z->c + ALIGN;
     case MT_PART_ACT:
-      return dense ? 0 : (mt_mxfp8_mlp(c) ? quantised(z->n, hidden) : z->n * hidden * z->c) + 2 * ALIGN;
+      return dense ? 0 : (mt_mxfp8_mlp(c) ? mk_mxfp8_bytes(z->n, hidden) : z->n * hidden * z->c) + 2 * ALIGN;
     case MT_PART_DOWN:
       return dense || !mt_mxfp8_mlp(c) || !z->ep->ops->weighs_rows ? 0 : z->n * z->d * z->c + ALIGN;
     default:
@@ -146,11 +143,12 @@ static int64_t operand_bytes(const sizes *z, int64_t hidden, int64_t n) {
   const mt_config *c = z->cfg;
   int64_t in = mk_max(z->d, z->o), out = mk_max(z->d, z->q), one = 0, other = 0, values = 0;
   if (mt_mxfp8_attention(c)) {
-    one = mk_max(quantised(z->t, mk_max(in, out)), quantised(out, z->t));
-    other = quantised(in, z->t);
+    one = mk_max(mk_mxfp8_bytes(z->t, mk_max(in, out)), mk_mxfp8_bytes(out, z->t));
+    other = mk_mxfp8_bytes(in, z->t);
   }
   if (mt_mxfp8_mlp(c)) {
-    int64_t plain = quantised(z->t, mk_max(z->d, 2 * hidden)), rows = quantised(n, mk_max(z->d, 2 * c->expert_hidden));
+    int64_t plain = mk_mxfp8_bytes(z->t, mk_max(z->d, 2 * hidden)),
+            rows = mk_mxfp8_bytes(n, mk_max(z->d, 2 * c->expert_hidden));
     one = mk_max(one, mk_max(plain, rows));
     values = hidden > 0 ? z->t * mk_max(z->d, hidden) * z->c : 0;
   }

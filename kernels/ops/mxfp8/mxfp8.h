@@ -52,6 +52,9 @@ mk_mxfp8 mk_mxfp8_shape(int64_t groups, int64_t n, int64_t k);
 /* Scales of a row of k elements. */
 static inline int64_t mk_mxfp8_blocks(int64_t k) { return (k + MK_MXFP8_BLOCK - 1) / MK_MXFP8_BLOCK; }
 
+/* Bytes of a quantised [n,k] matrix, scales included. */
+static inline int64_t mk_mxfp8_bytes(int64_t n, int64_t k) { return n * (k + mk_mxfp8_blocks(k)); }
+
 /* Place of scale (row, block) in the layout that NVIDIA's scaled GEMM reads: tiles of 128 rows x 4 blocks, row tiles
  * outermost, and (r mod 32) * 16 + (r div 32) * 4 + c inside a tile; `blocks` of a row are padded to 4
  * (SWIZZLE_32_4_4, cuBLAS "1D block scaling factors layout"). */
