@@ -9,6 +9,7 @@
 #include "kernels/ops/op_decls.h"
 #include "kernels/ops/ops.h"
 #include "kernels/ops/row_exchange/row_place.h"
+#include "kernels/ops/row_scale/row_scale_leaf.h"
 
 enum { TILE = 512, PIECE_ELEMENTS = 32768 };
 
@@ -95,25 +96,6 @@ mk_status mk_combine_fwd_cpu(mk_stream *stream, const void *args) {
   return mk_combine_sum_cpu(stream, MK_OP_combine_fwd, args, NULL);
 }
 
-/* drow = dy * weight (unless drow is NULL), returns <row, dy>. drow may be the memory of row: each element is read
- * before it is written, which is what the simd pragma promises. Tiles bound the rounding error of the FP32 sum whatever
- * the vector width. */
-MK_INLINE float spread_row(const void *dy, const void *row, void *drow, float weight, int64_t columns, mk_dtype dtype) {
-  double dot = 0;
-  for (int64_t first = 0; first < columns; first += TILE) {
-    int64_t end = columns - first < TILE ? columns : first + TILE;
-    float part = 0;
-#pragma omp simd reduction(+ : part)
-    for (int64_t i = first; i < end; i++) {
-      float g = mk_get(dy, dtype, i);
-      part += g * mk_get(row, dtype, i);
-      if (drow != NULL) mk_put(drow, dtype, i, g * weight);
-    }
-    dot += (double)part;
-  }
-  return (float)dot;
-}
-
 MK_INLINE void spread_tokens(const mk_combine_bwd_args *a, int64_t token, int64_t count, mk_dtype dtype) {
   int64_t top_k = a->map.dim[1], columns = a->dy.dim[1];
   for (int64_t r = token * top_k; r < (token + count) * top_k; r++) {
@@ -122,9 +104,9 @@ MK_INLINE void spread_tokens(const mk_combine_bwd_args *a, int64_t token, int64_
     const void *dy = row_at(&a->dy, dtype, r / top_k, 0);
     if (row >= 0 && a->drows.data != NULL) {
       void *drow = row_at(&a->drows, dtype, row, 0);
-      dot = spread_row(dy, row_at(&a->rows, dtype, row, 0), drow, weight, columns, dtype);
+      dot = mk_row_scale_bwd_row(dy, row_at(&a->rows, dtype, row, 0), drow, weight, columns, dtype);
     } else if (row >= 0) {
-      dot = spread_row(dy, row_at(&a->rows, dtype, row, 0), NULL, weight, columns, dtype);
+      dot = mk_row_scale_bwd_row(dy, row_at(&a->rows, dtype, row, 0), NULL, weight, columns, dtype);
     }
     ((float *)a->dweights.data)[r] = dot;
   }

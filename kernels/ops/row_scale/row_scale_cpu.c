@@ -1,13 +1,12 @@
-/* Rows times their weights on the CPU: one pass, FP32 arithmetic, rows shared between threads. The dot product is
- * summed in tiles, whose FP32 sums are added in FP64, so that its error does not grow with the width. */
+/* Rows times their weights on the CPU: one pass, FP32 arithmetic, rows shared between threads. */
 #include "kernels/device/cpu/cpu_device.h"
 #include "kernels/device/cpu/parallel.h"
-#include "kernels/device/cpu/vector.h"
 #include "kernels/ops/op_decls.h"
 #include "kernels/ops/row_scale/row_scale.h"
+#include "kernels/ops/row_scale/row_scale_leaf.h"
 #include "kernels/ops/valid_rows.h"
 
-enum { GRAIN_ELEMENTS = 16384, TILE = 512 };
+enum { GRAIN_ELEMENTS = 16384 };
 
 MK_INLINE void fwd_leaf(const mk_row_scale_fwd_args *a, mk_dtype dtype, int64_t row) {
   int64_t width = a->y.dim[1];
@@ -20,23 +19,10 @@ MK_INLINE void fwd_leaf(const mk_row_scale_fwd_args *a, mk_dtype dtype, int64_t 
 }
 
 MK_INLINE void bwd_leaf(const mk_row_scale_bwd_args *a, mk_dtype dtype, int64_t row) {
-  int64_t width = a->dy.dim[1];
-  const void *dy = mk_at(a->dy.data, dtype, row * width), *x = mk_at(a->x.data, dtype, row * width);
-  void *dx = mk_at(a->dx.data, dtype, row * width);
+  int64_t width = a->dy.dim[1], at = row * width;
   float w = ((const float *)a->w.data)[row];
-  double dot = 0;
-  for (int64_t first = 0; first < width; first += TILE) {
-    int64_t end = width - first < TILE ? width : first + TILE;
-    float part = 0;
-#pragma omp simd reduction(+ : part)
-    for (int64_t f = first; f < end; f++) {
-      float g = mk_get(dy, dtype, f);
-      part += g * mk_get(x, dtype, f);
-      mk_put(dx, dtype, f, g * w);
-    }
-    dot += (double)part;
-  }
-  ((float *)a->dw.data)[row] = (float)dot;
+  ((float *)a->dw.data)[row] = mk_row_scale_bwd_row(mk_at(a->dy.data, dtype, at), mk_at(a->x.data, dtype, at),
+                                                    mk_at(a->dx.data, dtype, at), w, width, dtype);
 }
 
 MK_VECTOR static void fwd_rows(const void *args, int64_t first, int64_t count) {
