@@ -28,7 +28,6 @@ mt_config mt_config_default(void) {
       .lb_def = MK_LB_OLMO,
       .lb_weight = 0.01,
       .router_z_weight = 1e-4,
-      .z_weight = 0,
       .init_std = 0.02,
       .ranks = 1,
       .ep = 1,

@@ -74,8 +74,8 @@ typedef struct mt_param {
   mk_tensor own_w, own_grad; /* [shard_count]: the shard's part of compute copy and gradient */
 } mt_param;
 
-/* Every parameter, and every shard, starts on a multiple of this many elements, so that vector loads of BF16 and FP32 are
- * aligned; the gaps stay zero. */
+/* Every parameter, and every shard, starts on a multiple of this many elements, so that vector loads of BF16 and FP32
+ * are aligned; the gaps stay zero. */
 enum { MT_PARAM_ALIGN = 32 };
 
 /* How one of the two flat buffers is stored. Whole (ranks 1): each unit has its place in flat_w and flat_grad. Cut:

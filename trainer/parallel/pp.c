@@ -157,10 +157,19 @@ mk_status mt_pp_run(mt_pp *pp, mt_model *model, const mt_pp_action *action, cons
   return action->backward ? backward(pp, model, action, &own) : forward(pp, model, action, &own);
 }
 
-int64_t mt_pp_wire_bytes(const mt_pp_plan *plan, const mt_config *cfg, int pp_rank) {
-  const mt_pp_list *list = &plan->rank[pp_rank];
-  int64_t sends = 0;
-  for (int64_t i = 0; i < list->count; i++)
-    sends += list->action[i].op == MT_PP_SEND;
-  return sends * cfg->rank_tokens * cfg->d_model * (int64_t)mk_dtype_bytes(mt_compute_dtype(cfg));
+/* Borders of this rank's stages with other ranks: towards the next stage, and towards the one before. */
+static int64_t borders(const mt_config *cfg, int pp_rank) {
+  mt_pp_shape shape = mt_pp_shape_of(cfg);
+  int64_t count = 0;
+  for (int chunk = 0; chunk < shape.chunks; chunk++) {
+    int stage = mt_pp_stage_at(&shape, pp_rank, chunk);
+    count += stage + 1 < mt_pp_stages(&shape) && mt_pp_rank_of(&shape, stage + 1) != pp_rank;
+    count += stage > 0 && mt_pp_rank_of(&shape, stage - 1) != pp_rank;
+  }
+  return count;
+}
+
+int64_t mt_pp_wire_bytes(const mt_config *cfg, int pp_rank) {
+  return borders(cfg, pp_rank) * mt_config_microbatches(cfg) * cfg->rank_tokens * cfg->d_model *
+         (int64_t)mk_dtype_bytes(mt_compute_dtype(cfg));
 }

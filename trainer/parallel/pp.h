@@ -47,8 +47,9 @@ void mt_pp_place(mt_pp *pp, const mt_config *cfg, mk_arena *comm);
  * action. */
 mk_status mt_pp_run(mt_pp *pp, mt_model *model, const mt_pp_action *action, const mt_pass *pass);
 
-/* Pure: bytes that a rank sends to its neighbours in one step: its sends times T*D elements. */
-int64_t mt_pp_wire_bytes(const mt_pp_plan *plan, const mt_config *cfg, int pp_rank);
+/* Pure: bytes that a rank sends to its neighbours in one step: for each microbatch T*D elements over each border of its
+ * stages with another rank. */
+int64_t mt_pp_wire_bytes(const mt_config *cfg, int pp_rank);
 
 #ifdef __cplusplus
 }

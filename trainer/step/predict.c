@@ -9,24 +9,11 @@
  */
 static int64_t forwards(const mt_config *cfg) { return (mt_parts_again(cfg, false) & MT_PART_ROWS) != 0 ? 2 : 1; }
 
-/* Borders of this rank's stages with other ranks: towards the next stage, and towards the one before. */
-static int64_t borders(const mt_config *cfg, int pp_rank) {
-  mt_pp_shape shape = mt_pp_shape_of(cfg);
-  int64_t count = 0;
-  for (int chunk = 0; chunk < shape.chunks; chunk++) {
-    int stage = mt_pp_stage_at(&shape, pp_rank, chunk);
-    count += stage + 1 < mt_pp_stages(&shape) && mt_pp_rank_of(&shape, stage + 1) != pp_rank;
-    count += stage > 0 && mt_pp_rank_of(&shape, stage - 1) != pp_rank;
-  }
-  return count;
-}
-
 mt_wire mt_predict_wire(const mt_config *cfg, const mt_mesh_plan *plan, const mt_params *params, const mt_ep *ep,
                         const int32_t *counts) {
   mt_wire wire = {.sharding = mt_sharding_ops_for(cfg)->wire_bytes(params, cfg, plan),
-                  .optim = mt_optim_wire_bytes(cfg, plan)};
-  wire.pp = borders(cfg, plan->pp_rank) * mt_config_microbatches(cfg) * cfg->rank_tokens * cfg->d_model *
-            (int64_t)mk_dtype_bytes(mt_compute_dtype(cfg));
+                  .optim = mt_optim_wire_bytes(cfg, plan),
+                  .pp = mt_pp_wire_bytes(cfg, plan->pp_rank)};
   int64_t layers = mt_config_microbatches(cfg) * mt_params_layers(params, false);
   for (int64_t i = 0; i < layers; i++) {
     const int32_t *layer = counts + i * ep->ranks * ep->experts;
