@@ -419,7 +419,7 @@ START_TEST(test_expert_scaling) {
 }
 END_TEST
 
-/* {factor} in the arguments of a peer. */
+/* {factor} in the arguments of a peer. What is no peer is our own fp32 and bf16, at both shapes. */
 START_TEST(test_peer_arguments) {
   mk_context ctx = {0};
   ms_diagnostics diag = {0};
@@ -439,7 +439,8 @@ START_TEST(test_peer_arguments) {
     ck_assert_ptr_nonnull(strstr(c->peer_args, strcmp(c->level[0], "S") == 0 ? " S " : " L "));
     ck_assert_uint_eq(c->planned_total_bytes, 0);
   }
-  ck_assert_int_eq(peers, 14);
+  ck_assert_int_eq(plan->n_cases - peers, 4);
+  ck_assert_int_gt(peers, 0);
   ms_plan_destroy(&ctx, plan);
   ms_study_destroy(&ctx, study);
 }

@@ -170,12 +170,12 @@ static void check_trace(fixture *f) {
   tiny_ok(&f->ctx, mt_comm_trace_create(&f->ctx, world, path, &traced), "trace");
   tiny_ok(&f->ctx, mt_trainer_create(&f->ctx, &f->cfg, traced, &t), "create");
   tiny_train(&f->ctx, t, STEPS, false);
-  int64_t expected = STEPS * mt_pp_wire_bytes(&t->pp->step, &f->cfg, t->mesh->plan.pp_rank);
+  int64_t expected = STEPS * mt_pp_wire_bytes(&f->cfg, t->mesh->plan.pp_rank);
   int64_t sends = 2 * f->cfg.pp * f->cfg.pp_chunks - 2; /* of a microbatch, all ranks; v: one border is inside a rank */
   if (f->cfg.pp_schedule == MT_PP_V) sends -= 2;
   int64_t all = 0;
   for (int r = 0; r < f->cfg.pp; r++)
-    all += mt_pp_wire_bytes(&t->pp->step, &f->cfg, r);
+    all += mt_pp_wire_bytes(&f->cfg, r);
   mt_trainer_destroy(t);
   mt_comm_destroy(traced);
   int64_t got = traced_bytes(f, path, "pp") + traced_bytes(f, path, "pp_back");

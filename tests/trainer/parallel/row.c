@@ -27,6 +27,8 @@ static mk_status apply(mk_context *ctx, row *r) {
     *value++ = '\0';
     if (strcmp(word, "routing") == 0 && strcmp(value, "replay") == 0) {
       r->replay = true;
+    } else if (strcmp(word, "microbatches") == 0) {
+      r->microbatches = atoll(value);
     } else {
       MK_TRY(ctx, mt_config_set(ctx, &r->cfg, word, value));
     }
@@ -49,6 +51,7 @@ mk_status row_parse(mk_context *ctx, const char *text, int ranks, row *out) {
   }
   if (r.cfg.layers < 3) r.cfg.layers = 3;
   r.cfg.global_tokens = 2 * r.cfg.rank_tokens * ranks;
+  if (r.microbatches > 0) r.cfg.global_tokens = r.cfg.rank_tokens * (ranks / r.cfg.pp) * r.microbatches;
   MK_TRY(ctx, apply(ctx, &r)); /* what the row says itself stands */
   *out = r;
   return MK_OK;

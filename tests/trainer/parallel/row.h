@@ -8,11 +8,13 @@ enum { ROW_TEXT_BYTES = 512, ROW_KEY_BYTES = 4096 };
 
 typedef struct row {
   char text[ROW_TEXT_BYTES];
-  mt_config cfg; /* routing=replay is kept in `replay`, because a run's configuration does not know it */
-  bool replay;   /* experts are chosen by the one-rank twin */
+  mt_config cfg;
+  /* settings of a row that a run's configuration does not know */
+  bool replay;          /* routing=replay: experts are chosen by the one-rank twin */
+  int64_t microbatches; /* microbatches=M: of a step, in place of global_tokens; 0 = not said */
 } row;
 
-/* Parses the settings over the base configuration of `ranks` ranks: two microbatches a rank, as many layers as the
+/* Parses the settings over the base configuration of `ranks` ranks: two microbatches a rank, one layer more than the
  * pipeline has stages. MK_ERR_CONFIG names a wrong key or value. Legality is mt_config_check's. */
 mk_status row_parse(mk_context *ctx, const char *text, int ranks, row *out);
 
