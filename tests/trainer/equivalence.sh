@@ -2,7 +2,8 @@
 # All parallel strategies against one rank: the rows of tests/trainer/parallel/table.c on 1, 2, 4 and 8 ranks, one mpirun
 # a rank count.
 #   equivalence.sh [--full] PARALLEL_CHECK OUT MPIRUN [ARGUMENT...]     OUT: folder for the table; MPIRUN ends in "-n"
-# Without --full a subset in which every legal pair of settings occurs; with it every legal combination.
+# Without --full a subset in which every legal pair of settings occurs; with it every legal strategy, three runs each
+# (table.h).
 # Keeps OUT/equivalence.csv: settings, errors, bytes on the wire, peak memory and host waits, each beside its prediction,
 # verdict; refused combinations with their reason. Ends with 1 when a row fails.
 set -euo pipefail

@@ -13,6 +13,7 @@ typedef struct axis {
   int needs; /* 1 + the axis without which this one has no effect; 0 = always */
 } axis;
 
+/* From PRECISION on: how a strategy is run. They vary fastest, so that the runs of one strategy lie side by side. */
 enum { SHARD, EP, TRANSPORT, PP, SCHEDULE, RECOMPUTE, PRECISION, DEVICE, GUARD };
 
 static const axis axes[AXES] = {
@@ -143,6 +144,32 @@ static int64_t cover(choice *legal, int64_t n) {
   return kept;
 }
 
+/* Runs of the same strategy: everything before PRECISION is equal. */
+static bool same_strategy(const choice *a, const choice *b) {
+  return memcmp(a->of, b->of, PRECISION * sizeof a->of[0]) == 0;
+}
+
+/* FP32 plainly, and FP32 with the asynchronous device and memory that only operations may read. */
+static bool always_kept(const choice *c) { return c->of[PRECISION] == 0 && c->of[DEVICE] == c->of[GUARD]; }
+
+/* Keeps, at the front of the list, three runs of each strategy: the two above, and in turn one of the lower
+ * precisions. */
+static int64_t thin(choice *legal, int64_t n) {
+  int64_t kept = 0, strategies = 0;
+  for (int64_t first = 0, end; first < n; first = end) {
+    int64_t lower = 0;
+    for (end = first; end < n && same_strategy(&legal[first], &legal[end]); end++)
+      lower += legal[end].of[PRECISION] != 0;
+    int64_t turn = lower > 0 ? (strategies + strategies / lower) % lower : -1; /* not in step with another axis */
+    strategies++;
+    for (int64_t i = first; i < end; i++) {
+      bool chosen = legal[i].of[PRECISION] != 0 && turn-- == 0;
+      if (chosen || always_kept(&legal[i])) legal[kept++] = legal[i];
+    }
+  }
+  return kept;
+}
+
 static int by_twin(const void *a, const void *b) {
   char ka[ROW_KEY_BYTES], kb[ROW_KEY_BYTES];
   const row *ra = a, *rb = b;
@@ -156,7 +183,7 @@ static int by_twin(const void *a, const void *b) {
 table table_make(mk_context *ctx, int ranks, bool pairs_only) {
   table t = {0};
   choice *legal = legal_choices(ctx, ranks, &t);
-  t.n_rows = (int)(pairs_only ? cover(legal, t.n_legal) : t.n_legal);
+  t.n_rows = (int)(pairs_only ? cover(legal, t.n_legal) : thin(legal, t.n_legal));
   t.rows = calloc((size_t)t.n_rows + 1, sizeof *t.rows);
   for (int i = 0; i < t.n_rows; i++) {
     char text[ROW_TEXT_BYTES];
