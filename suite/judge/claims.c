@@ -1,7 +1,8 @@
 /* Claims: ratios inside one run set. An expression of the form A / B, where A and B are metrics or the max or min of
  * metrics (the best of several cases, chosen by median), has an exact interval; any other form has a value only.
  * The bound "+- eps" is a claim of equality: A - B of two metrics lies within eps by two one-sided tests at 5 %, that
- * is, the 90 % Welch interval of the difference of means lies inside [-eps, eps] (Schuirmann 1987). */
+ * is, the 90 % interval of the difference of means lies inside [-eps, eps] (Schuirmann 1987): Welch's, or, with "by
+ * seed", Student's over the differences of launches of the same number, which have the same seed. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -105,6 +106,39 @@ out:
   return st;
 }
 
+/* Value of the metric in the launch of this number, NaN where there is none that counts. */
+static double launch_value(const evaluation *e, int ref, int number) {
+  const ms_run *run = e->j->run;
+  for (int i = 0; i < run->n_launches; i++) {
+    const ms_launch *l = &run->launches[i];
+    if (l->case_index != case_of(e, ref) || l->number != number || strcmp(l->status, "ok") != 0) continue;
+    return l->value[ms_metric_index(e->expr->metric[ref].metric)];
+  }
+  return NAN;
+}
+
+static mk_status paired_fill(evaluation *e, int first, int second, bool *exists) {
+  mk_status st = MK_OK;
+  double *a = NULL, *b = NULL;
+  int n = 0;
+  MK_TRY_GOTO(e->ctx, mk_heap_array(e->ctx, (size_t)e->j->run->n_launches, sizeof *a, &a), out);
+  MK_TRY_GOTO(e->ctx, mk_heap_array(e->ctx, (size_t)e->j->run->n_launches, sizeof *b, &b), out);
+  for (int number = 1; number <= e->j->run->n_launches; number++) {
+    a[n] = launch_value(e, first, number), b[n] = launch_value(e, second, number);
+    n += isfinite(a[n]) && isfinite(b[n]);
+  }
+  ms_difference d = ms_paired(a, b, n, 0.90);
+  e->r->n = n;
+  e->r->lo = d.lo;
+  e->r->hi = d.hi;
+  *exists = d.exists;
+  if (d.exists) e->r->value = d.value;
+out:
+  mk_heap_free(e->ctx, a);
+  mk_heap_free(e->ctx, b);
+  return st;
+}
+
 static mk_status difference_fill(evaluation *e, int first, int second, bool *exists) {
   mk_status st = MK_OK;
   mk_context *ctx = e->ctx;
@@ -135,7 +169,8 @@ static mk_status evaluate(evaluation *e, bool *exists) {
   }
   if (is_equality(e) && root->kind == MS_EXPR_SUBTRACT) {
     int first = side_metric(e, root->first), second = side_metric(e, root->second);
-    return first < 0 || second < 0 ? MK_OK : difference_fill(e, first, second, exists);
+    if (first < 0 || second < 0) return MK_OK;
+    return e->r->accept->by_seed ? paired_fill(e, first, second, exists) : difference_fill(e, first, second, exists);
   }
   if (root->kind != MS_EXPR_DIVIDE) return MK_OK;
   int top = side_metric(e, root->first), bottom = side_metric(e, root->second);

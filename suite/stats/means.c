@@ -1,5 +1,6 @@
-/* Difference of two means: Welch (1947), degrees of freedom by Satterthwaite. For equality within a margin the 90 %
- * interval is compared with it: two one-sided tests at 5 % (Schuirmann 1987).
+/* Difference of two means: of independent samples by Welch (1947), degrees of freedom by Satterthwaite; of pairs by
+ * Student (1908). For equality within a margin the 90 % interval is compared with it: two one-sided tests at 5 %
+ * (Schuirmann 1987).
  *
  * Student's distribution goes through the regularised incomplete beta function, whose continued fraction is evaluated
  * by Lentz's method (Numerical Recipes, 3rd ed., 6.4); the quantile by bisection. */
@@ -80,5 +81,17 @@ ms_difference ms_welch(const double *a, int64_t n, const double *b, int64_t m, d
     double freedom = (va + vb) * (va + vb) / (va * va / (double)(n - 1) + vb * vb / (double)(m - 1));
     half = ms_student_quantile(0.5 + 0.5 * coverage, freedom) * sqrt(va + vb);
   }
+  return (ms_difference){value, value - half, value + half, true};
+}
+
+ms_difference ms_paired(const double *a, const double *b, int64_t n, double coverage) {
+  if (n < 2) return (ms_difference){NAN, NAN, NAN, false};
+  double value = 0, squares = 0;
+  for (int64_t i = 0; i < n; i++)
+    value += (a[i] - b[i]) / (double)n;
+  for (int64_t i = 0; i < n; i++)
+    squares += (a[i] - b[i] - value) * (a[i] - b[i] - value);
+  double error = sqrt(squares / (double)(n - 1) / (double)n);
+  double half = ms_student_quantile(0.5 + 0.5 * coverage, (double)(n - 1)) * error;
   return (ms_difference){value, value - half, value + half, true};
 }

@@ -87,10 +87,11 @@ typedef struct ms_memory_reference {
   ms_place place;
 } ms_memory_reference;
 
-typedef struct ms_bound { /* accept: {C1: ">= 0.90", C2: "+- 0.02"} */
+typedef struct ms_bound { /* accept: {C1: ">= 0.90", C2: "+- 0.02", C3: "+- 0.02 by seed"} */
   char claim[MS_NAME_BYTES];
   char op[3]; /* ">=", "<=", ">", "<"; "+-": a difference of two means equals 0 within value */
   double value;
+  bool by_seed; /* the difference is taken between launches of one seed */
   ms_place place;
 } ms_bound;
 

@@ -102,6 +102,10 @@ static void check_claims(ms_reader *reader, const ms_study *study, const ms_scal
       ms_fault(reader, bound->place, "claim '%s' is judged at scale local, so predict must state its value",
                bound->claim);
     }
+    if (bound->by_seed && strcmp(scale->measure.seeds, "per_launch") != 0) {
+      ms_fault(reader, bound->place, "claim '%s' compares launches by seed, but all have one; set seeds: per_launch",
+               bound->claim);
+    }
     for (int j = 0; j < scale->n_not_testable; j++) {
       if (strcmp(scale->not_testable[j].claim, bound->claim) == 0) {
         ms_fault(reader, bound->place, "claim '%s' is both accepted and not testable", bound->claim);

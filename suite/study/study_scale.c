@@ -172,19 +172,30 @@ static void read_predict(ms_reader *reader, const ms_node *node, void *out) {
                 &scale->n_predict);
 }
 
+/* Cuts " by seed" off a text. */
+static bool cut_by_seed(char *text) {
+  static const char ending[] = " by seed";
+  size_t length = strlen(text), cut = sizeof ending - 1;
+  if (length < cut || strcmp(text + length - cut, ending) != 0) return false;
+  text[length - cut] = '\0';
+  return true;
+}
+
 static bool read_bound(ms_reader *reader, const ms_node *node, void *out) {
   ms_bound *bound = out;
   char text[MS_NAME_BYTES];
   if (!read_claim_key(reader, node, bound->claim, &bound->place)) return false;
   if (!ms_read_text(reader, node, node->key, text, sizeof text)) return false;
   bool within = strncmp(text, "+-", 2) == 0; /* equal within a margin */
+  bound->by_seed = within && cut_by_seed(text);
   size_t length = within ? 2 : strspn(text, "<>=");
   const char *number = text + length + strspn(text + length, " ");
   bool legal = within || (length == 1 ? text[0] != '=' : length == 2 && text[0] != '=' && text[1] == '=');
   ms_node value = *node;
   value.text = (char *)number;
   if (!legal) {
-    ms_fault(reader, node->place, "%s: '%s' is no bound such as \">= 0.9\" (with <, <=, > or >=) or \"+- 0.02\"",
+    ms_fault(reader, node->place,
+             "%s: '%s' is no bound such as \">= 0.9\" (with <, <=, > or >=), \"+- 0.02\" or \"+- 0.02 by seed\"",
              node->key, text);
     return false;
   }

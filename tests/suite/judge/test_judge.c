@@ -269,6 +269,33 @@ START_TEST(equality_by_two_one_sided_tests) {
 }
 END_TEST
 
+/* "by seed": what launches of one seed have in common cancels, whatever the order they ran in; a lost launch takes its
+ * partner with it. */
+START_TEST(equality_between_launches_of_one_seed) {
+  ms_claim *claim = &f.study->claims[0];
+  ms_bound *bound = &((ms_scale *)(uintptr_t)f.plan->scale)->accept[0];
+  strcpy(claim->expr, "drop_rate[experts=16] - drop_rate[experts=8]");
+  strcpy(bound->op, "+-");
+  bound->value = 0.02;
+  for (int by_seed = 0; by_seed < 2; by_seed++) {
+    bound->by_seed = by_seed;
+    ms_run *run = run_make(5, (double[]){1000, 960, 900, 0});
+    for (int l = 0; l < run->n_launches; l++) {
+      ms_launch *at = &run->launches[l];
+      double own = (at->number % 2 == 0 ? 1 : -1) * 0.001;
+      at->value[ms_metric_index("drop_rate")] = 0.02 * at->number + (at->case_index == 1 ? 0.004 + own : 0);
+    }
+    ms_judgement *j = judge(run, false);
+    ck_assert_str_eq(j->claims[0].verdict, by_seed ? "met" : "INCONCLUSIVE");
+    ck_assert_int_eq(j->claims[0].n, 5);
+    ck_assert_double_eq_tol(j->claims[0].value, 0.0038, 1e-12);
+    /* differences 3 5 3 5 3 in thousandths: 3.8 +- 2.131847 x 1.095445 / sqrt(5) */
+    if (by_seed) ck_assert_double_eq_tol(j->claims[0].hi, 0.0038 + 0.0010443869, 1e-9);
+    done(run, j);
+  }
+}
+END_TEST
+
 /* A case of emulated arithmetic passes without a rate, and the row says why there is none. */
 START_TEST(emulated_speed_is_no_result) {
   f.plan->cases[1].config.precision = MT_MXFP8;
@@ -512,6 +539,7 @@ int main(void) {
   tcase_add_test(tc, a_gated_value_that_is_not_finite_fails);
   tcase_add_test(tc, kinds_never_meet_in_a_ratio);
   tcase_add_test(tc, equality_by_two_one_sided_tests);
+  tcase_add_test(tc, equality_between_launches_of_one_seed);
   tcase_add_test(tc, emulated_speed_is_no_result);
   tcase_add_test(tc, simulated_values_are_never_reproduced);
   tcase_add_test(tc, a_baseline_judges_the_next_run);

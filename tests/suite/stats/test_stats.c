@@ -77,6 +77,19 @@ START_TEST(welch_interval_of_student_s_data) {
 }
 END_TEST
 
+/* The same ten patients took both: t.test(extra ~ group, paired = TRUE) prints -2.4598858 -0.7001142 at 95 %. */
+START_TEST(paired_interval_of_student_s_data) {
+  static const double a[] = {0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0};
+  static const double b[] = {1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4};
+  ms_difference d = ms_paired(a, b, 10, 0.95), one = ms_paired(a, b, 1, 0.95), same = ms_paired(a, a, 10, 0.95);
+  ck_assert(d.exists && !one.exists);
+  ck_assert_double_eq_tol(d.value, -1.58, 1e-12);
+  ck_assert_double_eq_tol(d.lo, -2.4598858, 1e-6);
+  ck_assert_double_eq_tol(d.hi, -0.7001142, 1e-6);
+  ck_assert(same.exists && same.lo == 0 && same.hi == 0);
+}
+END_TEST
+
 START_TEST(shift_ranks_match_the_mann_whitney_table) {
   static const int64_t N[] = {3, 4, 5, 6, 8, 10}, K95[] = {0, 1, 3, 6, 14, 24}, K99[] = {0, 0, 1, 3, 8, 17};
   mk_context ctx = {0};
@@ -183,6 +196,7 @@ int main(void) {
   tcase_add_test(tc, median_ranks_approach_the_normal_formula);
   tcase_add_test(tc, student_quantiles_match_the_table);
   tcase_add_test(tc, welch_interval_of_student_s_data);
+  tcase_add_test(tc, paired_interval_of_student_s_data);
   tcase_add_test(tc, shift_ranks_match_the_mann_whitney_table);
   tcase_add_test(tc, shift_rank_of_unequal_sets);
   tcase_add_test(tc, ratio_of_scaled_sets_is_the_scale);
