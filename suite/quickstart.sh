@@ -13,7 +13,7 @@ echo "== build"
 mkdir -p "$build"
 log=$build/configure.log
 cmake --preset release -B "$build/release" > "$log" 2>&1 || { cat "$log" >&2; exit 2; }
-cmake --build "$build/release" -j "$jobs" --target moemark moemark-trainer -- --quiet
+cmake --build "$build/release" -j "$jobs" --target moemark moemark-trainer moemark-golden -- --quiet
 bin=$build/release/bin
 echo "built after $((SECONDS - started)) s"
 
