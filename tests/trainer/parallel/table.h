@@ -19,10 +19,10 @@ typedef struct table {
   int n_refusals;
 } table;
 
-/* Every legal strategy of `ranks` ranks (sharding, EP, transport, PP, schedule, recompute) in FP32, in FP32 on cpu_async
- * with guard, and in one of the lower precisions, which take turns with the devices; or, with pairs_only, few of all
- * combinations in which every legal pair of two settings of different axes occurs (greedy: the next row is the one with
- * most new pairs; ties go to the earlier one). */
+/* Every legal strategy of `ranks` ranks (sharding, EP, transport, PP, schedule, recompute) in FP32, in FP32 on
+ * cpu_async with guard, and in one of the lower precisions, which take turns with the devices; or, with pairs_only, few
+ * of all combinations in which every legal pair of two settings of different axes occurs (greedy: the next row is the
+ * one with most new pairs; ties go to the earlier one). */
 table table_make(mk_context *ctx, int ranks, bool pairs_only);
 void table_free(table *t);
 
