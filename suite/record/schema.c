@@ -17,10 +17,9 @@ static const struct {
          "seed,start_utc,warmup_steps,steps,time_s,tokens,tok_s,tok_s_gpu,step_ms_p50,step_ms_p95,step_ms_p99,"
          "flop_token,mfu_olmo3_pct,mfu_peak_flops,bound_pct,peak_mem_gib,mem_params_gib,mem_grads_gib,mem_optim_gib,"
          "mem_act_gib,mem_comm_gib,mem_work_gib,mem_reserved_gib,wire_bytes_step,host_waits_step,loss_last,drop_rate,"
-         "imbalance,straggler,not_steady,throttled,calibration,comparability,nodelist,seq_len,rank_tokens,global_"
-         "tokens,"
-         "pp_chunks,grad_reduce,fsdp_shard_ranks,fsdp_reshard,fsdp_reduce,recompute_rule,mxfp8_attention,mxfp8_mlp,"
-         "mxfp8_ep,mxfp8_scale"},
+         "imbalance,straggler,not_steady,throttled,calibration,comparability,nodelist,seq_len,rank_tokens,"
+         "global_tokens,pp_chunks,grad_reduce,fsdp_shard_ranks,fsdp_reshard,fsdp_reduce,recompute_rule,mxfp8_attention,"
+         "mxfp8_mlp,mxfp8_ep,mxfp8_scale"},
     [MS_CSV_STEPS] = {"moemark/steps/1",
                       "schema,run_id,case,launch,step,rank_max_ms,rank_median_ms,tokens,loss,ce,z,lb_mean,rz,"
                       "grad_norm,lr,skipped,drop_rate,imbalance"},

@@ -32,10 +32,10 @@ static mk_status create_set(mt_model *m, mt_set *set) {
       mt_layer *l = &set->layer[chunk->first + i];
       int place = (int)chunk->stage.first_layer + i;
       l->unit = place + 1;
-      l->moe = place - (int)m->cfg->dense_layers;
-      l->moe_in_chunk = l->moe < 0 ? -1 : moe++;
-      if (l->moe < 0) l->moe = -1;
-      if (l->moe >= 0) MK_TRY(m->ctx, mt_ep_layer_create(m->ep, &l->mlp.ep));
+      bool routed = place >= (int)m->cfg->dense_layers;
+      l->moe = routed ? place - (int)m->cfg->dense_layers : -1;
+      l->moe_in_chunk = routed ? moe++ : -1;
+      if (routed) MK_TRY(m->ctx, mt_ep_layer_create(m->ep, &l->mlp.ep));
     }
   }
   return MK_OK;

@@ -29,21 +29,15 @@ mk_status mt_pp_check(mk_context *ctx, const mt_pp_shape *s) {
   int64_t m = s->microbatches, rounds = mt_pp_rounds(s);
   bool one = s->schedule == MT_PP_GPIPE || s->schedule == MT_PP_1F1B;
   MK_CHECK(ctx, s->ranks >= 1 && s->chunks >= 1 && m >= 1, MK_ERR_CONFIG,
-           "a pipeline of %d ranks, %d chunks and %lld microbatches: each must "
-           "be at least 1",
-           s->ranks, s->chunks, (long long)m);
+           "a pipeline of %d ranks, %d chunks and %lld microbatches: each must be at least 1", s->ranks, s->chunks,
+           (long long)m);
   MK_CHECK(ctx, !one || s->chunks == 1, MK_ERR_CONFIG,
-           "pp_chunks: gpipe and 1f1b hold one stage a rank, not %d; use "
-           "interleaved",
-           s->chunks);
+           "pp_chunks: gpipe and 1f1b hold one stage a rank, not %d; use interleaved", s->chunks);
   MK_CHECK(ctx, s->schedule != MT_PP_V || s->chunks == 2, MK_ERR_CONFIG,
-           "pp_chunks: v holds two stages a rank, one on the way down and one "
-           "on the way up, not %d",
-           s->chunks);
+           "pp_chunks: v holds two stages a rank, one on the way down and one on the way up, not %d", s->chunks);
   MK_CHECK(ctx, s->schedule != MT_PP_INTERLEAVED || m % rounds == 0, MK_ERR_CONFIG,
-           "pp_schedule: interleaved takes %lld microbatches in %lld rounds "
-           "(microbatches div %d pipeline ranks), which "
-           "does not divide; use a multiple of %lld, or 1f1b",
+           "pp_schedule: interleaved takes %lld microbatches in %lld rounds (microbatches div %d pipeline ranks), "
+           "which does not divide; use a multiple of %lld, or 1f1b",
            (long long)m, (long long)rounds, s->ranks, (long long)rounds);
   return MK_OK;
 }
@@ -105,9 +99,8 @@ static mk_status make_timeline(builder *b) {
   }
   for (int r = 0; r < p; r++) {
     MK_CHECK_GOTO(b->ctx, next[r] == b->passes, MK_ERR_CONFIG, out,
-                  "pp_schedule: pipeline rank %d would wait for ever at its "
-                  "pass %lld of %lld",
-                  r, (long long)next[r], (long long)b->passes);
+                  "pp_schedule: pipeline rank %d would wait for ever at its pass %lld of %lld", r, (long long)next[r],
+                  (long long)b->passes);
     if (now[r] > b->plan->makespan) b->plan->makespan = now[r];
   }
 out:

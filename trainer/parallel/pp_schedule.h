@@ -31,8 +31,7 @@ typedef struct mt_pp_action {
   bool backward;      /* the pass, or the pass whose output travels */
   int stage;          /* of that pass */
   int64_t microbatch; /* of that pass */
-  int64_t start;      /* slot: of a pass its first, of a transfer that in which its
-                    pass has ended */
+  int64_t start;      /* slot: of a pass its first, of a transfer that in which its pass has ended */
   int chunk;          /* COMPUTE: of the rank */
   int set;            /* COMPUTE: activation set, taken by F and given back by B */
   int peer;           /* SEND, RECV: pipeline rank */
@@ -43,9 +42,8 @@ typedef struct mt_pp_action {
   int input; /* B: the stream buffer that its forward read, of no more use after it; -1 = none */
 } mt_pp_action;
 
-/* What one rank does in a step. Buffers 0 .. received-1 of a kind are filled by
- * receives or by the own neighbouring stage; the two behind them are sent from.
- */
+/* What one rank does in a step. Buffers 0 .. received-1 of a kind are filled by receives or by the own neighbouring
+ * stage; the two behind them are sent from. */
 typedef struct mt_pp_list {
   mt_pp_action *action;
   int64_t count;
@@ -62,25 +60,21 @@ typedef struct mt_pp_plan {
   int64_t makespan;      /* slots */
 } mt_pp_plan;
 
-/* MK_ERR_CONFIG with the reason where a schedule does not take the shape. Same
- * shape, same plan, on every rank. */
+/* MK_ERR_CONFIG with the reason where a schedule does not take the shape. Same shape, same plan, on every rank. */
 mk_status mt_pp_plan_make(mk_context *ctx, const mt_pp_shape *shape, mt_pp_plan *out);
 void mt_pp_plan_fini(mt_pp_plan *plan);
 
-/* One forward pass of one microbatch through all stages (evaluation), set 0 and
- * the lowest buffers. */
+/* One forward pass of one microbatch through all stages (evaluation), set 0 and the lowest buffers. */
 mk_status mt_pp_forward_make(mk_context *ctx, const mt_pp_shape *shape, mt_pp_plan *out);
 
 /* Only the refusals of mt_pp_plan_make. */
 mk_status mt_pp_check(mk_context *ctx, const mt_pp_shape *shape);
 
-/* Share of a step in which a rank does nothing: 1 - 3*m*v / makespan, the same
- * for all ranks. */
+/* Share of a step in which a rank does nothing: 1 - 3*m*v / makespan, the same for all ranks. */
 double mt_pp_bubble(const mt_pp_plan *plan);
 
-/* Timeline of a rank, one word a slot: `2F0` = stage 2, forward, microbatch 0;
- * `2B0 2B_0` a backward's two slots; `..` idle. Or its list: passes, `2F0>1`
- * sent to rank 1, `2F0<1` received from it, `step`. Returns the length that the
+/* Timeline of a rank, one word a slot: `2F0` = stage 2, forward, microbatch 0; `2B0 2B_0` a backward's two slots; `..`
+ * idle. Or its list: passes, `2F0>1` sent to rank 1, `2F0<1` received from it, `step`. Returns the length that the
  * whole text has (as snprintf). */
 size_t mt_pp_slots_text(const mt_pp_plan *plan, int rank, char *text, size_t bytes);
 size_t mt_pp_list_text(const mt_pp_plan *plan, int rank, char *text, size_t bytes);
