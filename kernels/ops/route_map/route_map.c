@@ -46,6 +46,8 @@ mk_status mk_route_map(mk_stream *stream, const mk_route_map_args *args) {
            (long long)args->ranks, (long long)experts);
   MK_CHECK(ctx, args->capacity >= 1 && args->capacity <= INT32_MAX, MK_ERR_ARG,
            "%s: capacity of %lld rows, expected 1 to 2^31 - 1", op, (long long)args->capacity);
+  MK_CHECK(ctx, args->expert_capacity >= 0 && args->expert_capacity <= INT32_MAX, MK_ERR_ARG,
+           "%s: expert_capacity of %lld rows, expected 0 (none) to 2^31 - 1", op, (long long)args->expert_capacity);
   MK_CHECK_2D(stream, op, args, idx, i32, -1, -1);
   int64_t tokens = args->idx.dim[0], top_k = args->idx.dim[1];
   MK_CHECK_2D(stream, op, args, position, i32, tokens, top_k);

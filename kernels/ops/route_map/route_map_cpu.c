@@ -94,7 +94,7 @@ typedef struct map_job {
   int32_t row[MK_MAX_EXPERTS];
 } map_job;
 
-/* keep under the pooled capacity, first rows, and this rank's offsets. */
+/* keep under the capacities of rank and expert, first rows, and this rank's offsets. */
 static void place_buckets(const mk_route_map_args *a, int32_t *row) {
   const int32_t *requested = a->requested.data;
   int32_t *keep = a->keep.data, *offsets = a->offsets.data;
@@ -102,8 +102,9 @@ static void place_buckets(const mk_route_map_args *a, int32_t *row) {
   offsets[0] = 0;
   for (int64_t expert = 0, filled = 0; expert < experts; expert++) {
     if (expert % locals == 0) filled = 0;
+    int64_t end = a->expert_capacity > 0 ? mk_min(a->capacity, filled + a->expert_capacity) : a->capacity;
     for (int64_t source = 0; source < a->ranks; source++) {
-      int64_t kept = mk_min(requested[source * experts + expert], a->capacity - filled);
+      int64_t kept = mk_min(requested[source * experts + expert], end - filled);
       if (source == a->rank) row[expert] = (int32_t)filled;
       keep[source * experts + expert] = (int32_t)kept;
       filled += kept;

@@ -28,17 +28,25 @@ mk_status mk_route_count_ref(mk_stream *stream, const void *args) {
   return MK_OK;
 }
 
-/* keep: first difference of the running sum of the requests at each destination, cut off at the capacity. */
+/* What `bound` lets through of `more` after `*sum`, which grows: first difference of the running sum cut off there. */
+static int64_t let_through(int64_t *sum, int64_t more, int64_t bound) {
+  int64_t before = *sum < bound ? *sum : bound;
+  *sum += more;
+  return (*sum < bound ? *sum : bound) - before;
+}
+
+/* keep: of the requests to an expert what its own capacity lets through, and of that what the destination's does. */
 static void fill_keep(const mk_route_map_args *a) {
   int64_t experts = a->requested.dim[1], locals = experts / a->ranks;
+  int64_t own = a->expert_capacity > 0 ? a->expert_capacity : INT64_MAX;
   for (int64_t rank = 0; rank < a->ranks; rank++) {
-    int64_t asked = 0;
+    int64_t at_rank = 0;
     for (int64_t local = 0; local < locals; local++) {
+      int64_t at_expert = 0;
       for (int64_t source = 0; source < a->ranks; source++) {
         int64_t at = source * experts + rank * locals + local;
-        int64_t before = asked < a->capacity ? asked : a->capacity;
-        asked += (int64_t)mk_ref_get(&a->requested, at);
-        mk_ref_set(&a->keep, at, (double)((asked < a->capacity ? asked : a->capacity) - before));
+        int64_t accepted = let_through(&at_expert, (int64_t)mk_ref_get(&a->requested, at), own);
+        mk_ref_set(&a->keep, at, (double)let_through(&at_rank, accepted, a->capacity));
       }
     }
   }
