@@ -66,12 +66,13 @@ START_TEST(o13_whole_numbers_are_checked_for_type_and_range) {
 }
 END_TEST
 
-static size_t comm_bytes(mt_ep_transport transport, int64_t top_k, double capacity) {
+static size_t comm_bytes(mt_ep_transport transport, int64_t top_k, double capacity, mt_capacity_scope scope) {
   mk_context ctx = {0};
   size_t bytes[MK_MEM_COUNT] = {0};
   mt_config c = tiny_config();
   c.ranks = c.ep = 2, c.shard = MT_SHARD_DDP, c.experts = 64, c.top_k = top_k, c.d_model = 64;
-  c.rank_tokens = 240, c.global_tokens = 480, c.ep_transport = transport, c.capacity_factor = capacity;
+  c.rank_tokens = 240, c.global_tokens = 480, c.ep_transport = transport, c.capacity_factor = capacity,
+  c.capacity_scope = scope;
   tiny_ok(&ctx, mt_config_check(&ctx, &c), "check");
   tiny_ok(&ctx, mt_plan_memory(&ctx, &c, bytes), "plan");
   return bytes[MK_MEM_COMM];
@@ -79,19 +80,24 @@ static size_t comm_bytes(mt_ep_transport transport, int64_t top_k, double capaci
 
 START_TEST(e10_exchange_buffers_grow_with_k) {
   for (int transport = MT_EP_BLOCK; transport <= MT_EP_ROWWISE; transport++) {
-    double ratio =
-        (double)comm_bytes((mt_ep_transport)transport, 32, 0) / (double)comm_bytes((mt_ep_transport)transport, 8, 0);
+    double ratio = (double)comm_bytes((mt_ep_transport)transport, 32, 0, MT_CAPACITY_RANK) /
+                   (double)comm_bytes((mt_ep_transport)transport, 8, 0, MT_CAPACITY_RANK);
     ck_assert_msg(ratio > 3.9 && ratio < 4.1, "transport %d: bytes(32) / bytes(8) = %g", transport, ratio);
   }
 }
 END_TEST
 
-/* A pool larger than all routes is no larger than they are; half of them is half. */
+/* A capacity of more than all routes, of a rank or of its experts together, is no larger than they are; half of them is
+ * half. */
 START_TEST(p06_capacity_never_exceeds_the_routes) {
-  size_t all = comm_bytes(MT_EP_ROWWISE, 8, 0);
-  ck_assert_uint_eq(comm_bytes(MT_EP_ROWWISE, 8, 2), all);
-  ck_assert_uint_eq(comm_bytes(MT_EP_ROWWISE, 8, 1000), all);
-  ck_assert_uint_lt(comm_bytes(MT_EP_ROWWISE, 8, 1), all / 10 * 6); /* beside the pool: what is sent */
+  size_t all = comm_bytes(MT_EP_ROWWISE, 8, 0, MT_CAPACITY_RANK);
+  for (int scope = MT_CAPACITY_RANK; scope <= MT_CAPACITY_EXPERT; scope++) {
+    mt_capacity_scope of = (mt_capacity_scope)scope;
+    ck_assert_uint_eq(comm_bytes(MT_EP_ROWWISE, 8, 0, of), all);
+    ck_assert_uint_eq(comm_bytes(MT_EP_ROWWISE, 8, 2, of), all);
+    ck_assert_uint_eq(comm_bytes(MT_EP_ROWWISE, 8, 1000, of), all);
+    ck_assert_uint_lt(comm_bytes(MT_EP_ROWWISE, 8, 1, of), all / 10 * 6); /* beside the rows: what is sent */
+  }
 }
 END_TEST
 

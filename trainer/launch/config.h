@@ -55,8 +55,8 @@ typedef struct mt_config {
   mk_lb_def lb_def;
   mt_lb_granularity lb_granularity;
   double lb_weight, router_z_weight, z_weight;
-  double capacity_factor; /* rows per destination rank: ceil(factor*T*K); 0 = dropless */
-  mt_capacity_scope capacity_scope;
+  double capacity_factor;           /* rows per destination rank: ceil(factor*T*K); 0 = dropless */
+  mt_capacity_scope capacity_scope; /* a rank's experts share them, or each of its L experts has ceil(factor*T*K/L) */
   double init_std;
   bool init_bf16; /* initial values rounded to BF16, as Olmo-core draws them */
 

@@ -16,8 +16,6 @@ static mk_status check_model(mk_context *ctx, const mt_config *c) {
            (long long)c->experts);
   MK_CHECK(ctx, c->lb_def != MK_LB_HF || c->lb_granularity == MT_LB_BATCH, MK_ERR_CONFIG,
            "lb_granularity: the hf definition pools the batch; instance is an olmo option");
-  MK_CHECK(ctx, c->capacity_scope == MT_CAPACITY_RANK || c->capacity_factor == 0, MK_ERR_UNSUPPORTED,
-           "capacity_scope: expert is not built yet; use rank, the pool of Olmo-core 3");
   return MK_OK;
 }
 

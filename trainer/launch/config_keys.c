@@ -80,7 +80,8 @@ static const mt_key KEYS[] = {
     NUM(MODEL, router_z_weight, 0, 1e6, "weight of the router z-loss"),
     NUM(MODEL, z_weight, 0, 1e6, "weight of the LM-head z-loss"),
     NUM(MODEL, capacity_factor, 0, 1e6, "rows a destination rank accepts / (tokens x top_k); 0 = dropless"),
-    ENUM(MODEL, capacity_scope, CAPACITY_SCOPE, "what a capacity is shared by"),
+    ENUM(MODEL, capacity_scope, CAPACITY_SCOPE,
+         "what a capacity bounds: the rows of a rank's experts together, or of each expert"),
     NUM(MODEL, init_std, 0, 100, "standard deviation of initial weights"),
     BOOL(MODEL, init_bf16, "initial weights rounded to BF16"),
 

@@ -4,16 +4,29 @@
 #include <math.h>
 
 #include "kernels/base/heap.h"
+#include "kernels/base/min_max.h"
 #include "trainer/model/params.h"
 
+/* Smallest whole number of rows, at least one, that is no less than `rows`; `all` where that is less. */
+static int64_t whole_rows(double rows, int64_t all) {
+  return ceil(rows) < (double)all ? (int64_t)fmax(ceil(rows), 1) : all;
+}
+
 /* Rows that a rank may receive in training. The block transport and a single rank are dropless: all routes of the group
- * may meet here. The others have a pool of ceil(capacity_factor * T * K) rows (Olmo-core 3.0.0
- * compute_ep_no_sync_rank_capacity). Evaluation is dropless: a run that evaluates has buffers for all routes. */
+ * may meet here. The others have, by capacity_scope,
+ *   rank    a pool of ceil(capacity_factor * T * K) rows (Olmo-core 3.0.0 compute_ep_no_sync_rank_capacity)
+ *   expert  ceil(capacity_factor * T * K / L) rows for each of the L experts, which is the same share of all R*T*K
+ *           routes (Lepikhin et al. 2020, GShard, arXiv 2006.16668)
+ * Evaluation is dropless: a run that evaluates has buffers for all routes. */
 static void size_rows(mt_ep *ep, const mt_config *cfg) {
-  int64_t routes = cfg->rank_tokens * cfg->top_k, all = routes * ep->ranks;
-  double pool = ceil(cfg->capacity_factor * (double)routes);
-  bool pooled = ep->ranks > 1 && cfg->ep_transport != MT_EP_BLOCK && cfg->capacity_factor > 0;
-  ep->capacity = pooled && pool < (double)all ? (int64_t)fmax(pool, 1) : all;
+  int64_t routes = cfg->rank_tokens * cfg->top_k, all = routes * ep->ranks, local = ep->experts / ep->ranks;
+  double pool = cfg->capacity_factor * (double)routes;
+  bool drops = ep->ranks > 1 && cfg->ep_transport != MT_EP_BLOCK && cfg->capacity_factor > 0;
+  ep->capacity = drops ? whole_rows(pool, all) : all;
+  if (drops && cfg->capacity_scope == MT_CAPACITY_EXPERT) {
+    ep->expert_capacity = whole_rows(pool / (double)local, all);
+    ep->capacity = mk_min(local * ep->expert_capacity, all);
+  }
   ep->rows_max = cfg->eval_tokens > 0 ? all : ep->capacity;
 }
 
@@ -132,12 +145,14 @@ mk_status mt_ep_weigh_backward(mk_stream *s, const mt_ep_layer *layer, const mk_
                                                   .dweights = *dweights});
 }
 
-/* Destinations fill local expert by local expert, inside one source by source, until their pool is full. */
+/* Destinations fill local expert by local expert, inside one source by source, until the expert or the rank is full. */
 int64_t mt_ep_kept(const mt_ep *ep, const int32_t *counts, int source, int destination) {
   int64_t local = ep->experts / ep->ranks, room = ep->capacity, kept = 0;
   for (int64_t e = destination * local; e < (destination + 1) * local; e++) {
+    int64_t left = ep->expert_capacity > 0 ? ep->expert_capacity : room; /* of the expert */
     for (int s = 0; s < ep->ranks; s++) {
-      int64_t asked = counts[s * ep->experts + e], taken = asked < room ? asked : room;
+      int64_t taken = mk_min(counts[s * ep->experts + e], mk_min(left, room));
+      left -= taken;
       room -= taken;
       if (s == source) kept += taken;
     }

@@ -71,7 +71,7 @@ typedef struct mt_ep_ops {
   int64_t (*shared_bytes)(const mt_ep *ep);      /* what `place_shared` takes */
   void (*place)(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations, mk_arena *comm);
   void (*place_shared)(mt_ep *ep, mk_arena *comm);
-  /* x [T,D] -> layer->rows (and row_weights); train: rows beyond ep->capacity are dropped, otherwise none is */
+  /* x [T,D] -> layer->rows (and row_weights); train: rows beyond the capacities are dropped, otherwise none is */
   mk_status (*dispatch)(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *x, const mk_tensor *sums,
                         bool train);
   /* expert_out [N,D] -> y [T,D] = sum_k w * out (+ add); w = 1 where the experts weigh */
@@ -92,8 +92,9 @@ struct mt_ep {
   mt_comm *comm; /* the EP group; NULL while only planning */
   int ranks, rank;
   int64_t tokens, top_k, experts, d_model;
-  int64_t rows_max; /* N: rows of the buffers; all routes of the group where a run evaluates */
-  int64_t capacity; /* rows that a rank accepts in training, <= N */
+  int64_t rows_max;        /* N: rows of the buffers; all routes of the group where a run evaluates */
+  int64_t capacity;        /* rows that a rank accepts in training, <= N */
+  int64_t expert_capacity; /* rows that an expert accepts in training from all ranks; 0 = as its rank's pool allows */
   mk_dtype dtype;
   bool mxfp8, mxfp8_wire; /* the experts multiply MXFP8; rows travel as MXFP8 (mxfp8_ep) */
   mk_mxfp8_rule mxfp8_rule;

@@ -4,8 +4,8 @@
  * sharded     routed experts over R ranks: L = E/R each
  * memory      per MoE layer, in the window, rows[N,D] and row_weights[N]; shared by the layers, in the window,
  *             expert_out[N,D], expert_d_out[N,D] and row_dweights[N]; nothing that returned is kept. N as in
- *             rowwise. MXFP8: rows[N,D] once for all layers; per layer rows_q[N,D] and the down projection's output
- *             [N,D] beside the window
+ *             rowwise, for either capacity_scope. MXFP8: rows[N,D] once for all layers; per layer rows_q[N,D] and the
+ *             down projection's output [N,D] beside the window
  * wire        as rowwise, plus a weight with each row and its gradient on the way back: 8 bytes a kept route; with
  *             mxfp8_ep rows are rounded to MXFP8 before, and still travel as BF16
  * collectives all_gather of counts; two barriers a direction

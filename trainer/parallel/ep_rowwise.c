@@ -2,9 +2,11 @@
  *
  * sharded     routed experts over R ranks: L = E/R each
  * memory      per MoE layer rows[N,D] (in the window) and returned[T*K,D]; shared by the layers expert_out[N,D] and
- *             expert_d_out[N,D] (in the window); N = ceil(capacity_factor*T*K) pooled over a rank's experts, or R*T*K
- *             where nothing may drop (no factor, or evaluations in the run). mxfp8_ep: rows_q in place of rows, out_q
- *             and d_out_q in place of the others: 33/32 bytes an element
+ *             expert_d_out[N,D] (in the window); N = R*T*K where nothing may drop (no capacity_factor, or evaluations
+ *             in the run), else by capacity_scope at most that many:
+ *               rank    ceil(capacity_factor*T*K), a pool of the rank's experts
+ *               expert  L*C rows, C = ceil(capacity_factor*T*K/L) for each expert, packed: up to L-1 more than a pool
+ *             mxfp8_ep: rows_q in place of rows, out_q and d_out_q in place of the others: 33/32 bytes an element
  * wire        per layer and microbatch, a rank moves (kept routes) * D elements four times: put, get, and both
  *             backwards, by one-sided copies that no communicator counts; plus 4*E bytes of counts handed over. An
  *             element is 2 bytes (bf16), with mxfp8_ep 1 and 1/32 for its scale
@@ -15,7 +17,8 @@
  *             offsets[L] are garbage and never read; what a rank reads of a peer was written before a barrier, and is
  *             not written again before the next one: dispatch' ends with every rank past its experts' backward pass,
  *             so the next microbatch may put into the same rows
- * paper       Olmo-core 3.0.0 olmo_core/nn/moe/v2/ep_no_sync_rowwise.py, ep_no_sync_common.py, fp8.py */
+ * paper       Olmo-core 3.0.0 olmo_core/nn/moe/v2/ep_no_sync_rowwise.py, ep_no_sync_common.py, fp8.py; capacity of
+ *             each expert: Lepikhin et al. 2020, GShard, arXiv 2006.16668 */
 #include "trainer/parallel/ep_window.h"
 
 /* x [T,D] or [T*K,D] -> buffer [N,D], or as MXFP8 -> quantised: two rows a route, elements and scales. */

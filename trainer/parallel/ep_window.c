@@ -83,7 +83,8 @@ mk_status mt_ep_window_route(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const 
                                               .sums = *sums,
                                               .ranks = ep->ranks,
                                               .rank = ep->rank,
-                                              .capacity = train ? ep->capacity : ep->rows_max});
+                                              .capacity = train ? ep->capacity : ep->rows_max,
+                                              .expert_capacity = train ? ep->expert_capacity : 0});
 }
 
 /* The routes of a layer into `buffer`, which lies at the same place in every rank's window. */

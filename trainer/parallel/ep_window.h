@@ -15,7 +15,7 @@ void mt_ep_window_place_layer(mt_ep *ep, mt_ep_layer *layer, mk_arena *activatio
 void mt_ep_window_place_shared(mt_ep *ep, mk_arena *comm);
 
 /* Counts handed to all ranks of the group, then the route map: dst_rank, dst_row, offsets; map names rows of a buffer
- * [T*K,...] in which route r has row r. train: rows beyond the capacity are dropped; otherwise none is, as far as the
+ * [T*K,...] in which route r has row r. train: rows beyond the capacities are dropped; otherwise none is, as far as the
  * buffers reach. */
 mk_status mt_ep_window_route(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *sums, bool train);
 

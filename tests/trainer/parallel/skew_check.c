@@ -1,7 +1,7 @@
 /* Every token to the experts of one rank: the other ranks receive no row, most experts are empty, and a capacity drops.
  * A router of zeros does it: all scores are equal, and the lowest expert wins a tie. Started under mpirun.
  *   - without capacity rowwise and deepep_v2 give the gradients of block
- *   - with one, deepep_v2 drops what rowwise drops and gives its gradients
+ *   - with one, of the rank or of each expert, deepep_v2 drops what rowwise drops and gives its gradients
  *   - evaluation drops nothing, whatever the capacity: its loss is block's; training after it goes on, bit for bit
  * FP32, so that differences are sums in another order. A failure prints what, index, expected, got. */
 #include <math.h>
@@ -26,8 +26,9 @@ static void expect(check *c, bool good, const char *what, int64_t index, double 
   c->failures += 1;
 }
 
-static mt_config config_of(const check *c, mt_ep_transport transport, double capacity) {
+static mt_config config_of(const check *c, mt_ep_transport transport, double capacity, mt_capacity_scope scope) {
   mt_config out = tiny_config();
+  out.capacity_scope = scope;
   out.ranks = c->world->size, out.ep = out.ranks, out.shard = MT_SHARD_DIST_OPT, out.precision = MT_FP32;
   out.ep_transport = transport, out.capacity_factor = capacity;
   out.global_tokens = out.rank_tokens * out.ranks * 2;
@@ -83,11 +84,19 @@ static double rows_here(check *c, mt_trainer *t) {
   return offsets[o->dim[0] - 1];
 }
 
-static void check_gradients(check *c, mt_ep_transport transport, mt_ep_transport twin, double capacity) {
-  mt_config got_cfg = config_of(c, transport, capacity), want_cfg = config_of(c, twin, capacity);
+/* Rows that rank 0 accepts: all routes of all ranks go to its first K experts. */
+static double accepted(const mt_config *cfg) {
+  double routes = (double)(cfg->rank_tokens * cfg->top_k), k = (double)cfg->top_k;
+  if (cfg->capacity_factor == 0) return routes * (double)cfg->ranks;
+  if (cfg->capacity_scope == MT_CAPACITY_RANK) return ceil(cfg->capacity_factor * routes);
+  return k * ceil(cfg->capacity_factor * routes / (double)(cfg->experts / cfg->ranks));
+}
+
+static void check_gradients(check *c, mt_ep_transport transport, mt_ep_transport twin, double capacity,
+                            mt_capacity_scope scope) {
+  mt_config got_cfg = config_of(c, transport, capacity, scope), want_cfg = config_of(c, twin, capacity, scope);
   mt_trainer *got = open_trainer(c, &got_cfg, true), *want = open_trainer(c, &want_cfg, true);
-  double routes = (double)(got_cfg.rank_tokens * got_cfg.top_k), all = routes * c->world->size;
-  double here = c->world->rank > 0 ? 0 : capacity > 0 ? ceil(capacity * routes) : all;
+  double here = c->world->rank > 0 ? 0 : accepted(&got_cfg);
   tiny_train(&c->ctx, got, 1, true);
   tiny_train(&c->ctx, want, 1, true);
   compare_params(c, got, want, MT_VALUE_GRADIENT, TOLERANCE);
@@ -113,8 +122,8 @@ static double evaluate(check *c, mt_trainer *t) {
   return ce;
 }
 
-static void check_evaluation(check *c, mt_ep_transport transport) {
-  mt_config cfg = config_of(c, transport, 1.0), block_cfg = config_of(c, MT_EP_BLOCK, 0), plain_cfg = cfg;
+static void check_evaluation(check *c, mt_ep_transport transport, mt_capacity_scope scope) {
+  mt_config cfg = config_of(c, transport, 1.0, scope), block_cfg = config_of(c, MT_EP_BLOCK, 0, scope), plain_cfg = cfg;
   cfg.eval_tokens = block_cfg.eval_tokens = cfg.seq_len;
   mt_trainer *t = open_trainer(c, &cfg, true), *block = open_trainer(c, &block_cfg, true);
   double got = evaluate(c, t), want = evaluate(c, block);
@@ -136,11 +145,13 @@ int main(void) {
   mt_comm_mpi_config mpi = {.threaded = true, .timeout_s = 60};
   tiny_ok(&c.ctx, mt_comm_mpi_create(&c.ctx, &mpi, &c.world), "mpi");
   c.ctx.rank = c.world->rank;
-  check_gradients(&c, MT_EP_ROWWISE, MT_EP_BLOCK, 0);
-  check_gradients(&c, MT_EP_DEEPEP_V2, MT_EP_BLOCK, 0);
-  check_gradients(&c, MT_EP_DEEPEP_V2, MT_EP_ROWWISE, 1.0);
-  check_evaluation(&c, MT_EP_ROWWISE);
-  check_evaluation(&c, MT_EP_DEEPEP_V2);
+  check_gradients(&c, MT_EP_ROWWISE, MT_EP_BLOCK, 0, MT_CAPACITY_RANK);
+  check_gradients(&c, MT_EP_DEEPEP_V2, MT_EP_BLOCK, 0, MT_CAPACITY_RANK);
+  for (int scope = MT_CAPACITY_RANK; scope <= MT_CAPACITY_EXPERT; scope++) {
+    check_gradients(&c, MT_EP_DEEPEP_V2, MT_EP_ROWWISE, 1.0, (mt_capacity_scope)scope);
+    check_evaluation(&c, MT_EP_ROWWISE, (mt_capacity_scope)scope);
+  }
+  check_evaluation(&c, MT_EP_DEEPEP_V2, MT_CAPACITY_RANK);
   mt_comm_destroy(c.world);
   return c.failures > 0;
 }
