@@ -70,6 +70,13 @@ static const ms_launch *first_of(const ms_run *run, int case_index) {
   return NULL;
 }
 
+/* Text of a configuration key. */
+static void key_add(cJSON *object, const mt_config *cfg, const char *key) {
+  char text[MT_TEXT_BYTES];
+  mt_config_get(cfg, mt_config_key_find(key), text, sizeof text);
+  cJSON_AddStringToObject(object, key, text);
+}
+
 static void cases_add(cJSON *root, const ms_run *run) {
   cJSON *array = cJSON_AddArrayToObject(root, "cases");
   for (int i = 0; i < run->plan->n_cases; i++) {
@@ -84,6 +91,7 @@ static void cases_add(cJSON *root, const ms_run *run) {
     cJSON_AddNumberToObject(object, "top_k", (double)c->config.top_k);
     cJSON_AddNumberToObject(object, "shared_hidden", (double)c->config.shared_hidden);
     cJSON_AddNumberToObject(object, "capacity_factor", c->config.capacity_factor);
+    if (c->config.capacity_factor > 0) key_add(object, &c->config, "capacity_scope");
     if (l != NULL) {
       cJSON_AddStringToObject(object, "device", l->records->describe);
       cJSON_AddStringToObject(object, "kernel", l->records->kernel);

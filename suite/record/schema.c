@@ -19,7 +19,7 @@ static const struct {
          "mem_act_gib,mem_comm_gib,mem_work_gib,mem_reserved_gib,wire_bytes_step,host_waits_step,loss_last,drop_rate,"
          "imbalance,straggler,not_steady,throttled,calibration,comparability,nodelist,seq_len,rank_tokens,"
          "global_tokens,pp_chunks,grad_reduce,fsdp_shard_ranks,fsdp_reshard,fsdp_reduce,recompute_rule,mxfp8_attention,"
-         "mxfp8_mlp,mxfp8_ep,mxfp8_scale"},
+         "mxfp8_mlp,mxfp8_ep,mxfp8_scale,capacity_scope"},
     [MS_CSV_STEPS] = {"moemark/steps/1",
                       "schema,run_id,case,launch,step,rank_max_ms,rank_median_ms,tokens,loss,ce,z,lb_mean,rz,"
                       "grad_norm,lr,skipped,drop_rate,imbalance"},

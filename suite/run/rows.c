@@ -38,6 +38,7 @@ out:
 static bool pipelined(const mt_config *c) { return c->pp > 1; }
 static bool dist_opt(const mt_config *c) { return c->shard == MT_SHARD_DIST_OPT; }
 static bool fsdp(const mt_config *c) { return c->shard == MT_SHARD_FSDP; }
+static bool may_drop(const mt_config *c) { return c->capacity_factor > 0; }
 static bool selective(const mt_config *c) { return c->recompute == MT_RECOMPUTE_SELECTIVE; }
 static bool mxfp8(const mt_config *c) { return c->precision == MT_MXFP8; }
 
@@ -68,7 +69,8 @@ static const struct {
            {"mxfp8_attention", mxfp8},
            {"mxfp8_mlp", mxfp8},
            {"mxfp8_ep", mxfp8},
-           {"mxfp8_scale", mxfp8}};
+           {"mxfp8_scale", mxfp8},
+           {"capacity_scope", may_drop}};
 
 /* What was asked for: texts of configuration keys under the names of their columns. */
 static mk_status config_set(mk_context *ctx, const ms_case *c, ms_csv *t) {

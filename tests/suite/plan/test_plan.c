@@ -98,6 +98,7 @@ END_TEST
 /* Keys that decide what is computed, and another value of each. */
 static const char *const OTHER[][2] = {
     {"capacity_factor", "1.5"},
+    {"capacity_scope", "expert"},
     {"lb_weight", "0.5"},
     {"rope_theta", "10000"},
     {"pp_schedule", "gpipe"},

@@ -57,6 +57,10 @@ run "report of nothing" 2 "$moemark" report "$work/out"
 
 run "option from the environment" 0 env MOEMARK_LAUNCHES=1 "$moemark" run "$study" -o "$work/env" -q
 [ "$(wc -l <"$work/env/fake/latest/runs.csv")" = 3 ] || fail "MOEMARK_LAUNCHES was not heard"
+run "scope of a capacity" 0 "$moemark" run "$study" -o "$work/scope" -q --launches 1 -S capacity_factor=1.25 -S capacity_scope=expert
+has "scope of a capacity" "$work/scope/fake/latest/manifest.json" '"capacity_scope":	"expert"'
+head -n 1 "$work/scope/fake/latest/runs.csv" | grep -q ',capacity_scope$' || fail "runs.csv has no column capacity_scope"
+tail -n 1 "$work/scope/fake/latest/runs.csv" | grep -q ',expert$' || fail "runs.csv does not show the scope of the capacity"
 run "one case" 0 "$moemark" run "$study" -o "$work/one" -q -E "experts == 16"
 grep -q '%experts=8' "$work/one/fake/latest/runs.csv" && fail "-E let another case through"
 

@@ -123,6 +123,7 @@ static const char *const COLUMN[][4] = {
     {"recompute", "selective", "recompute_rule", "torchtitan"},
     {"precision", "mxfp8", "mxfp8_ep", "true"},
     {"precision", "mxfp8", "mxfp8_scale", "rceil"},
+    {"capacity_factor", "1.25", "capacity_scope", "rank"},
 };
 
 START_TEST(columns_say_what_was_asked_for) {
