@@ -77,6 +77,16 @@ const char *ms_case_kind(const ms_case *c) { return c->peer[0] != '\0' ? "measur
 
 bool ms_case_is_emulated(const ms_case *c) { return strcmp(ms_case_kind(c), "emulated") == 0; }
 
+/* What stands for a key in the hash: its value, but for an input file its content, so that the same study and file hash
+ * alike in every folder and for every user, and another file of that name does not. */
+static void hashed_value(const ms_case *c, const mt_key *key, char *text, size_t bytes) {
+  const char *id = strcmp(key->name, "data_path") == 0    ? c->data_id
+                   : strcmp(key->name, "weights_in") == 0 ? c->weights_id
+                                                          : "";
+  mt_config_get(&c->config, key, text, bytes);
+  if (id[0] != '\0') snprintf(text, bytes, "content %s", id);
+}
+
 static mk_status hash_case(mk_context *ctx, ms_case *c) {
   size_t n_keys = 0, used = 0;
   const mt_key *keys = mt_config_keys(&n_keys);
@@ -84,7 +94,7 @@ static mk_status hash_case(mk_context *ctx, ms_case *c) {
   size_t bytes = n_keys * (MT_TEXT_BYTES + MS_NAME_BYTES) + 2 * MS_LINE_BYTES;
   MK_TRY(ctx, mk_heap_alloc(ctx, bytes, &text));
   for (size_t i = 0; i < n_keys; i++) {
-    mt_config_get(&c->config, &keys[i], value, sizeof value);
+    hashed_value(c, &keys[i], value, sizeof value);
     used += (size_t)snprintf(text + used, bytes - used, "%s=%s\n", keys[i].name, value);
   }
   used += (size_t)snprintf(text + used, bytes - used, "peer=%s %s\n", c->peer, c->peer_args);

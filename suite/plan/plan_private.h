@@ -24,7 +24,7 @@ mk_status ms_plan_absorb(ms_planner *p, mk_status st, ms_place place, const char
  */
 mk_status ms_case_resolve(ms_planner *p, const char (*level)[MS_NAME_BYTES], mt_config *out);
 
-/* Finds the case's input files; one that is missing makes the case one that cannot run. */
+/* Finds and identifies the case's input files; one that cannot be read makes the case one that cannot run. */
 mk_status ms_case_inputs(ms_planner *p, ms_case *c);
 
 /* Budget of a rank in MiB where the scale says memory_budget: scaled, else 0. */

@@ -4,6 +4,7 @@
 
 #include "suite/models/model.h"
 #include "suite/plan/plan_private.h"
+#include "trainer/data/source.h"
 
 static const char *const MODEL_KEY = "model";
 
@@ -43,12 +44,26 @@ static mk_status apply_levels(ms_planner *p, const char (*level)[MS_NAME_BYTES],
   return MK_OK;
 }
 
+/* Content of an input file as the trainer tells data apart: size, first and last MiB. */
+static mk_status identify(mk_context *ctx, const char *path, char out[MK_HASH_BYTES]) {
+  mk_status st = MK_OK;
+  mk_hash *hash = NULL;
+  MK_TRY_GOTO(ctx, mk_hash_create(ctx, &hash), out);
+  MK_TRY_GOTO(ctx, mt_source_hash_file(ctx, hash, NULL, path), out);
+  MK_TRY_GOTO(ctx, mk_hash_end(hash, out), out);
+out:
+  mk_hash_destroy(hash);
+  return st;
+}
+
 /* A relative path of the study means a file beside it, or of the source tree or installed data. A file that is not
  * there may still be made: a property of the case, not a fault of the study. */
-static mk_status find_input(ms_planner *p, const char *key, char path[MT_TEXT_BYTES], ms_case *c) {
+static mk_status find_input(ms_planner *p, const char *key, char path[MT_TEXT_BYTES], char id[MK_HASH_BYTES],
+                            ms_case *c) {
   char found[MS_PATH_BYTES];
   if (path[0] == '\0') return MK_OK;
   mk_status st = ms_path_find(p->ctx, p->study->folder, path, found);
+  if (st == MK_OK) st = identify(p->ctx, found, id);
   if (st == MK_ERR_IO) {
     snprintf(c->unsupported, sizeof c->unsupported, "%s: %.400s; the study's README says how to make it", key,
              p->ctx->error.message);
@@ -62,8 +77,8 @@ static mk_status find_input(ms_planner *p, const char *key, char path[MT_TEXT_BY
 }
 
 mk_status ms_case_inputs(ms_planner *p, ms_case *c) {
-  MK_TRY(p->ctx, find_input(p, "data_path", c->config.data_path, c));
-  return find_input(p, "weights_in", c->config.weights_in, c);
+  MK_TRY(p->ctx, find_input(p, "data_path", c->config.data_path, c->data_id, c));
+  return find_input(p, "weights_in", c->config.weights_in, c->weights_id, c);
 }
 
 mk_status ms_case_resolve(ms_planner *p, const char (*level)[MS_NAME_BYTES], mt_config *out) {

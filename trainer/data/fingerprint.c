@@ -13,12 +13,12 @@ static mk_status add_piece(mk_context *ctx, mk_hash *hash, const char *path, int
   return mk_hash_add(hash, piece, (size_t)bytes);
 }
 
-mk_status mt_source_hash_file(mk_context *ctx, mk_hash *hash, const char *path) {
+mk_status mt_source_hash_file(mk_context *ctx, mk_hash *hash, const char *key, const char *path) {
   mk_status st = MK_OK;
   char *piece = NULL;
   int fd = -1;
   int64_t bytes = 0;
-  MK_TRY_GOTO(ctx, mk_file_open(ctx, "data_path", path, &fd, &bytes), out);
+  MK_TRY_GOTO(ctx, mk_file_open(ctx, key, path, &fd, &bytes), out);
   MK_TRY_GOTO(ctx, mk_heap_alloc(ctx, END_BYTES, &piece), out);
   int64_t first = bytes < END_BYTES ? bytes : END_BYTES;
   MK_TRY_GOTO(ctx, mk_hash_add(hash, &bytes, sizeof bytes), out);

@@ -30,8 +30,8 @@ mk_status mt_source_tensors_create(mk_context *ctx, const mt_config *cfg, mt_sou
 /* Fills the common fields. */
 void mt_source_init(mt_source *source, mk_context *ctx, const mt_config *cfg);
 
-/* Adds size, first and last MiB of a file to the fingerprint. */
-mk_status mt_source_hash_file(mk_context *ctx, mk_hash *hash, const char *path);
+/* Adds size, first and last MiB of a file to the fingerprint; messages name the configuration key unless it is NULL. */
+mk_status mt_source_hash_file(mk_context *ctx, mk_hash *hash, const char *key, const char *path);
 
 /* Tokens that a window reads: seq_len, or one more when every label counts. */
 int64_t mt_source_reads(const mt_source *source);

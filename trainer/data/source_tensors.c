@@ -82,7 +82,7 @@ static mk_status open_file(tensors_source *s, const mt_config *cfg) {
 
 static mk_status fingerprint(mt_source *source, mk_hash *hash) {
   const tensors_source *s = (const tensors_source *)source;
-  return mt_source_hash_file(source->ctx, hash, mt_st_reader_path(s->file));
+  return mt_source_hash_file(source->ctx, hash, "data_path", mt_st_reader_path(s->file));
 }
 
 static void destroy(mt_source *source) {

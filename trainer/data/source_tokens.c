@@ -116,7 +116,7 @@ out:
 static mk_status fingerprint(mt_source *source, mk_hash *hash) {
   const tokens_source *s = (const tokens_source *)source;
   for (int64_t i = 0; i < s->shares; i++)
-    MK_TRY(source->ctx, mt_source_hash_file(source->ctx, hash, s->share[i].file.path));
+    MK_TRY(source->ctx, mt_source_hash_file(source->ctx, hash, "data_path", s->share[i].file.path));
   return MK_OK;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "kernels/base/file.h"
 #include "suite/plan/plan.h"
 #include "tests/support/check_main.h"
 #include "trainer/step/plan.h"
@@ -215,6 +216,48 @@ START_TEST(test_unsupported) {
   ck_assert_ptr_nonnull(strstr(f.plan->cases[0].unsupported, "replay"));
   ck_assert_int_eq(f.ctx.error.status, MK_OK);
   finish(&f);
+}
+END_TEST
+
+/* Study and text in a folder of their own; the hash of the only case. */
+static void hash_in_folder(const char *name, const char *data, const char *text, char out[13]) {
+  char folder[64], path[128];
+  fixture f = {0};
+  snprintf(folder, sizeof folder, "/tmp/moemark-plan-%.16s-XXXXXX", name);
+  ck_assert_ptr_nonnull(mkdtemp(folder));
+  snprintf(path, sizeof path, "%s/%s", folder, data);
+  ck_assert_int_eq(mk_file_write(&f.ctx, path, text, strlen(text)), MK_OK);
+  snprintf(path, sizeof path, "%s/t.yaml", folder);
+  FILE *file = fopen(path, "w");
+  fprintf(file,
+          "%sscales:\n  smoke:\n    trainer: {model: tiny-moe, set: {ranks: 2, seq_len: 64, rank_tokens: 256, "
+          "global_tokens: 1024, data: bytes, data_path: %s, weights_in: %s}}\n"
+          "    factors: {experts: [8], stack: [plain]}\n    measure: {warmup_steps: 3, steps: 5, launches: 1}\n%s",
+          HEAD, data, data, METRICS);
+  fclose(file);
+  ck_assert_int_eq(ms_study_read(&f.ctx, path, &f.diag, &f.study), MK_OK);
+  unlink(path);
+  ck_assert_int_eq(ms_plan_create(&f.ctx, f.study, "smoke", NULL, NULL, &f.diag, &f.plan), MK_OK);
+  const ms_case *c = &f.plan->cases[0];
+  ck_assert_str_eq(c->unsupported, "");
+  ck_assert_msg(strncmp(c->config.data_path, folder, strlen(folder)) == 0, "%s", c->config.data_path);
+  strcpy(out, c->hash);
+  snprintf(path, sizeof path, "%s/%s", folder, data);
+  unlink(path);
+  rmdir(folder);
+  finish(&f);
+}
+
+/* Input files enter the hash by content, not by where they lie. */
+START_TEST(test_hash_of_input_files) {
+  char here[13], there[13], renamed[13], other[13];
+  hash_in_folder("here", "text.txt", "abcd", here);
+  hash_in_folder("elsewhere", "text.txt", "abcd", there);
+  hash_in_folder("here", "copy.txt", "abcd", renamed);
+  hash_in_folder("here", "text.txt", "abce", other);
+  ck_assert_str_eq(here, there);
+  ck_assert_str_eq(here, renamed);
+  ck_assert_str_ne(here, other);
 }
 END_TEST
 
@@ -490,6 +533,7 @@ int main(void) {
   tcase_add_test(tcase, test_product);
   tcase_add_test(tcase, test_planned_bytes);
   tcase_add_test(tcase, test_hash_covers_every_key);
+  tcase_add_test(tcase, test_hash_of_input_files);
   tcase_add_test(tcase, test_exclude_and_expect);
   tcase_add_test(tcase, test_refusals);
   tcase_add_test(tcase, test_overrides);
