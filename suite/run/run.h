@@ -60,8 +60,9 @@ typedef struct ms_run_options {
 } ms_run_options;
 
 /* Runs every selected case. A case that fails is not launched again; the others go on. Errors are those of the runner
- * itself: MK_ERR_UNSUPPORTED a program is missing (names the package), MK_ERR_OUTPUT results cannot be written. When
- * *out is set even an interrupted run can be judged; the caller destroys it. */
+ * itself: MK_ERR_MISMATCH the scale's system has no such device, MK_ERR_UNSUPPORTED a program is missing (names the
+ * package), both before anything is made; MK_ERR_OUTPUT results cannot be written. When *out is set even an interrupted
+ * run can be judged; the caller destroys it. */
 mk_status ms_run_create(mk_context *ctx, const ms_plan *plan, const ms_run_options *options, ms_run **out);
 void ms_run_destroy(mk_context *ctx, ms_run *run);
 

@@ -12,6 +12,7 @@
 #include "suite/run/folder.h"
 #include "suite/run/order.h"
 #include "suite/run/runner.h"
+#include "suite/systems/system.h"
 
 static mk_status table_write(ms_runner *r, const char *name,
                              mk_status (*make)(mk_context *, const ms_run *, ms_csv **)) {
@@ -91,6 +92,32 @@ static mk_status check_any_runs(mk_context *ctx, const ms_plan *plan, const int6
                  first->name, first->unsupported);
 }
 
+/* Rows carry the system of their scale: what runs on another kind of machine must not stand there under its name, and
+ * the dims of a GPU system would keep a CPU busy for days. */
+static mk_status check_system(mk_context *ctx, const ms_plan *plan, const bool *selected) {
+  mk_status st = MK_OK;
+  const ms_scale *scale = plan->scale;
+  const ms_study *study = plan->study;
+  ms_system *system = NULL;
+  ms_diagnostics diag = {0};
+  if (scale->system[0] == '\0') return MK_OK;
+  MK_TRY_GOTO(ctx, ms_system_read(ctx, scale->system, &diag, &system), out);
+  for (int i = 0; i < plan->n_cases; i++) {
+    const char *device = plan->cases[i].config.device;
+    if (selected != NULL && !selected[i]) continue;
+    MK_CHECK_GOTO(ctx, ms_system_offers(system, device), MK_ERR_MISMATCH, out,
+                  "%.300s:%d:%d: scale '%s' runs on system %s (%lld x %s), not on device %s; use --scale %s here, or "
+                  "moemark plan --scale %s for memory and predictions",
+                  study->path, scale->place.line, scale->place.col, scale->name, system->name,
+                  (long long)system->match_gpus, system->match_gpu, device,
+                  ms_study_scale_find(study, "local") != NULL ? "local" : "smoke", scale->name);
+  }
+out:
+  ms_system_destroy(ctx, system);
+  ms_diagnostics_fini(ctx, &diag);
+  return st;
+}
+
 static mk_status launches_plan(mk_context *ctx, const ms_run_options *options, ms_run *run) {
   mk_status st = MK_OK;
   const ms_plan *plan = run->plan;
@@ -148,6 +175,7 @@ static mk_status run_prepare(ms_runner *r, const ms_plan *plan) {
   }
   snprintf(run->system, sizeof run->system, "%s", plan->scale->system[0] != '\0' ? plan->scale->system : "local");
   snprintf(run->command, sizeof run->command, "%s", options->command != NULL ? options->command : "");
+  MK_TRY(ctx, check_system(ctx, plan, options->selected));
   MK_TRY(ctx, ms_tools_find(ctx, plan, options->selected, &r->tools));
   snprintf(run->trainer, sizeof run->trainer, "%s", r->tools.trainer);
   MK_TRY(ctx, launches_plan(ctx, options, run));

@@ -193,6 +193,10 @@ void ms_system_destroy(mk_context *ctx, ms_system *system) {
   mk_heap_free(ctx, system);
 }
 
+bool ms_system_offers(const ms_system *system, const char *device) {
+  return system->match_gpus == 0 || strcmp(device, "cuda") == 0 || strcmp(device, "sim") == 0;
+}
+
 double ms_system_gpu_value(const ms_system *system, const char *key) {
   for (int i = 0; i < system->n_gpu; i++) {
     if (strcmp(system->gpu[i].key, key) == 0) return system->gpu[i].value;

@@ -35,6 +35,10 @@ typedef struct ms_system {
 mk_status ms_system_read(mk_context *ctx, const char *name, ms_diagnostics *diag, ms_system **out);
 void ms_system_destroy(mk_context *ctx, ms_system *system);
 
+/* Whether what runs on `device` (the trainer's key) may count as run on the system: one of GPUs has cuda, and sim
+ * stands for it in simulated time; the processors of a CPU system may hold any device. */
+bool ms_system_offers(const ms_system *system, const char *device);
+
 /* A number of the GPU's file, NaN when the key is missing or a word. */
 double ms_system_gpu_value(const ms_system *system, const char *key);
 

@@ -84,6 +84,13 @@ run "plan" 0 "$moemark" plan "$study" --scale local --format csv
 has "plan" stdout "study,scale,case,hash,ranks,params_total,params_active,flop_token,mem_params_gib"
 has "plan" stdout "oom (replicated weights and gradients exceed the scaled budget"
 [ "$(wc -l <"$work/stdout")" = 6 ] || { echo "FAIL plan: not five cases"; failures=$((failures + 1)); }
+run "plan, scale of another system" 0 "$moemark" plan "$study" --scale published --format csv
+has "plan, scale of another system" stdout "expert-scaling,published,%experts=128 %stack=dist_opt_ep,"
+for device in "" "--device cpu"; do
+  run "run, scale of another system" 5 "$moemark" run "$study" --scale published -o "$work/out" $device
+  has "run, scale of another system" stderr ": scale 'published' runs on system b300x8 (8 x B300), not on device cpu; use --scale local here"
+  [ ! -e "$work/out" ] || { echo "FAIL run: a refused run left a folder"; failures=$((failures + 1)); }
+done
 run "plan, unknown scale" 2 "$moemark" plan "$study" --scale big
 has "plan, unknown scale" stderr "has no scale 'big'"
 run "plan, override" 0 "$moemark" plan "$study" -S lr=0.1 -S routing=replay --format csv

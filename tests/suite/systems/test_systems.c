@@ -60,10 +60,13 @@ START_TEST(test_gpu_values) {
   }
   ck_assert(isnan(ms_system_gpu_value(system, "host_link"))); /* a word */
   ck_assert(isnan(ms_system_gpu_value(system, "no_such_key")));
+  ck_assert(ms_system_offers(system, "cuda") && ms_system_offers(system, "sim"));
+  ck_assert(!ms_system_offers(system, "cpu") && !ms_system_offers(system, "cpu_async"));
   ms_system_destroy(&ctx, system);
   system = load(&ctx, "local");
   ck_assert_int_eq(system->match_gpus, 0);
   ck_assert_ptr_null(system->gpu);
+  ck_assert(ms_system_offers(system, "cpu") && ms_system_offers(system, "ref"));
   ms_system_destroy(&ctx, system);
 }
 END_TEST
