@@ -7,11 +7,13 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/out.h"
 #include "kernels/base/text.h"
 
-enum { MOST_OPTIONS = 96, ASKS_HELP = 1 << 20 };
+enum { MOST_OPTIONS = 96, ASKS_HELP = 1 << 20, ASKS_USAGE };
 
 typedef struct table {
   struct option item[MOST_OPTIONS + 1]; /* the last one is all zero */
@@ -73,12 +75,12 @@ static mk_status fail_option(mk_context *ctx, const table *t, int refused, int o
   return fail_unknown(ctx, t, word, program);
 }
 
-static mk_status check(mk_context *ctx, const struct argp *argp, int argc, char *const *argv) {
+static mk_status check(mk_context *ctx, const struct argp *argp, int argc, char *const *argv, const char **asked) {
   table t = {.letters = "-:"}; /* '-': arguments stay where they are; ':': a missing value is told apart */
   int quiet = opterr;
   add_all(&t, argp);
   add(&t, "help", ASKS_HELP, false);
-  add(&t, "usage", ASKS_HELP, false);
+  add(&t, "usage", ASKS_USAGE, false);
   snprintf(t.letters + strlen(t.letters), sizeof t.letters - strlen(t.letters), "?");
   opterr = 0;
   optind = 0; /* glibc: start anew */
@@ -88,15 +90,31 @@ static mk_status check(mk_context *ctx, const struct argp *argp, int argc, char 
     optopt = 0;
     int got = getopt_long(argc, argv, t.letters, t.item, NULL);
     bool asks_help = got == ASKS_HELP || (got == '?' && optopt == 0 && argv[at][1] != '-');
-    if (got == -1 || asks_help) break;
+    if (asks_help || got == ASKS_USAGE) *asked = asks_help ? "--help" : "--usage";
+    if (got == -1 || *asked != NULL) break;
     if (got == '?' || got == ':') st = fail_option(ctx, &t, got, optopt, argv[at], program_of(argv[0]));
   }
   opterr = quiet;
   return st;
 }
 
+/* Ends the program here as argp would, but not without knowing that the text has arrived. */
+static mk_status give_help(mk_context *ctx, const struct argp *argp, const char *program, const char *asked,
+                           void *input) {
+  char name[64], option[16];
+  char *argv[] = {name, option, NULL};
+  snprintf(name, sizeof name, "%s", program_of(program));
+  snprintf(option, sizeof option, "%s", asked);
+  argp_parse(argp, 2, argv, ARGP_NO_EXIT, NULL, input);
+  mk_error_clear(ctx); /* of a parser that misses its arguments */
+  MK_TRY(ctx, mk_out_flush(ctx));
+  exit(EXIT_SUCCESS);
+}
+
 mk_status mk_arguments_parse(mk_context *ctx, const struct argp *argp, int argc, char **argv, int *first, void *input) {
-  MK_TRY(ctx, check(ctx, argp, argc, argv));
+  const char *asked = NULL;
+  MK_TRY(ctx, check(ctx, argp, argc, argv, &asked));
+  if (asked != NULL) return give_help(ctx, argp, argv[0], asked, input);
   error_t error = argp_parse(argp, argc, argv, 0, first, input);
   if (error != 0) mk_arguments_fail(ctx, "the command line could not be read: %s", strerror(error));
   return error == 0 ? MK_OK : ctx->error.status;

@@ -74,10 +74,21 @@ static mk_status write_all(mk_context *ctx, const char *path, int fd, const char
   return MK_OK;
 }
 
+/* A rename puts a file even in the place of a device: /dev/null would be one for everybody. */
+mk_status mk_file_replaceable(mk_context *ctx, const char *path) {
+  struct stat info;
+  MK_CHECK(ctx, path[0] != '\0', MK_ERR_OUTPUT, "the name of the file to be written is empty; give one");
+  if (stat(path, &info) != 0) return MK_OK;
+  MK_CHECK(ctx, S_ISREG(info.st_mode), MK_ERR_OUTPUT, "%s: exists and is not a regular file%s; give another name", path,
+           S_ISDIR(info.st_mode) ? " but a folder" : "");
+  return MK_OK;
+}
+
 mk_status mk_file_write(mk_context *ctx, const char *path, const void *data, size_t bytes) {
   mk_status st = MK_OK;
   char *temporary = NULL;
   int fd = -1;
+  MK_TRY(ctx, mk_file_replaceable(ctx, path));
   MK_TRY_GOTO(ctx, mk_heap_printf(ctx, &temporary, "%s.tmp%ld", path, (long)getpid()), out);
   fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   MK_CHECK_GOTO(ctx, fd >= 0, MK_ERR_OUTPUT, out, "%s: cannot create: %s", path, strerror(errno));

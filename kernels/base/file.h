@@ -21,6 +21,10 @@ mk_status mk_file_read_at(mk_context *ctx, const char *path, int fd, void *out, 
 /* The file's bytes in a fresh heap block, NUL-terminated beyond `bytes`. MK_ERR_IO names the path and the cause. */
 mk_status mk_file_read(mk_context *ctx, const char *path, char **out, size_t *bytes);
 
+/* MK_ERR_OUTPUT where a rename to `path` would not replace a regular file or make a new one: an empty name, a folder, a
+ * device, a pipe. For what takes long before it is written: ask at the start. */
+mk_status mk_file_replaceable(mk_context *ctx, const char *path);
+
 /* Replaces `path` by `bytes` of `data`; on failure (disk full, no permission) the old file is untouched.
  * MK_ERR_OUTPUT. */
 mk_status mk_file_write(mk_context *ctx, const char *path, const void *data, size_t bytes);

@@ -71,8 +71,17 @@ mk_status ms_cli_parse(mk_context *ctx, const struct argp *argp, int argc, char 
   const parsing p = {.ctx = ctx, .argp = argp, .program = argv[0], .input = input};
   MK_TRY(ctx, parse_environment(&p, argp));
   MK_TRY(ctx, mk_arguments_parse(ctx, argp, argc, argv, &first, input));
+  for (int i = first; i < argc; i++) {
+    MK_CHECK(ctx, argv[i][0] != '\0', MK_ERR_CONFIG, "argument %d is empty (%s --help)", i - first + 1, argv[0]);
+  }
   *rest = (ms_arguments){.item = argv + first, .count = argc - first};
   return MK_OK;
+}
+
+error_t ms_cli_path(mk_context *ctx, const char *option, const char *text, const char **out) {
+  if (text[0] == '\0') return mk_arguments_fail(ctx, "--%s: is empty; give a name", option);
+  *out = text;
+  return 0;
 }
 
 /* ---- common options ---- */

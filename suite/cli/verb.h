@@ -53,6 +53,9 @@ void ms_common_fini(ms_common *common);
 /* For argp parsers: a value of --format. */
 error_t ms_cli_format(mk_context *ctx, const char *text, ms_format *out);
 
+/* For argp parsers: a value that names a file or folder and must not be empty. */
+error_t ms_cli_path(mk_context *ctx, const char *option, const char *text, const char **out);
+
 /* Prints all lines of diag on stderr; false when there are none. */
 bool ms_cli_diagnostics(const ms_diagnostics *diag);
 

@@ -18,8 +18,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   input *in = state->input;
   switch (key) {
     case KEY_FROM:
-      in->update.run_folder = arg;
-      return 0;
+      return ms_cli_path(in->ctx, "from", arg, &in->update.run_folder);
     case KEY_REASON:
       in->update.reason = arg;
       return 0;
@@ -27,8 +26,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       in->update.dry_run = true;
       return 0;
     case KEY_BASELINES:
-      in->update.accepted_folder = arg;
-      return 0;
+      return ms_cli_path(in->ctx, "baselines", arg, &in->update.accepted_folder);
     case KEY_SYSTEM:
       in->system = arg;
       return 0;

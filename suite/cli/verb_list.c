@@ -19,6 +19,7 @@ typedef struct input {
   bool has_name;
   regex_t name;
   ms_arguments files;
+  bool *faulty; /* set where a study could not be read */
 } input;
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
@@ -81,8 +82,8 @@ static mk_status for_each(mk_context *ctx, const input *in, const char *folder, 
   return st;
 }
 
-/* A study that cannot be read is reported and the list goes on. */
-static mk_status read_study(mk_context *ctx, const char *path, ms_study **out) {
+/* A study that cannot be read is reported and the list goes on; the exit code tells it. */
+static mk_status read_study(mk_context *ctx, const input *in, const char *path, ms_study **out) {
   ms_diagnostics diag = {0};
   *out = NULL;
   mk_status st = ms_study_read(ctx, path, &diag, out);
@@ -90,6 +91,7 @@ static mk_status read_study(mk_context *ctx, const char *path, ms_study **out) {
   bool reported = diag.count > 0;
   ms_diagnostics_fini(ctx, &diag);
   if (st != MK_OK && reported) {
+    *in->faulty = true;
     mk_error_clear(ctx);
     return MK_OK;
   }
@@ -125,7 +127,7 @@ static mk_status add_study(mk_context *ctx, const ms_study *study, ms_table *t) 
 static mk_status list_study(mk_context *ctx, const input *in, const char *path, const char *name, ms_table *t) {
   ms_study *study = NULL;
   (void)name;
-  MK_TRY(ctx, read_study(ctx, path, &study));
+  MK_TRY(ctx, read_study(ctx, in, path, &study));
   if (study == NULL) return MK_OK;
   mk_status st = study_wanted(in, study) && name_wanted(in, study->id) ? add_study(ctx, study, t) : MK_OK;
   ms_study_destroy(ctx, study);
@@ -138,7 +140,10 @@ static mk_status add_cases(mk_context *ctx, const input *in, const ms_study *stu
   ms_diagnostics diag = {0};
   ms_condition where = {0};
   const char *scale = in->common.scale != NULL ? in->common.scale : "smoke";
-  if (ms_study_scale_find(study, scale) == NULL) return MK_OK;
+  if (ms_study_scale_find(study, scale) == NULL) {
+    MK_CHECK(ctx, in->files.count == 0, MK_ERR_CONFIG, "--scale: %s has no scale '%.60s'", study->path, scale);
+    return MK_OK;
+  }
   if (in->common.where != NULL) MK_TRY_GOTO(ctx, ms_condition_make(ctx, in->common.where, &where), out);
   MK_TRY_GOTO(ctx, ms_plan_create(ctx, study, scale, NULL, &in->common.overrides, &diag, &plan), out);
   for (int i = 0; i < plan->n_cases; i++) {
@@ -161,7 +166,7 @@ out:
 static mk_status list_cases(mk_context *ctx, const input *in, const char *path, const char *name, ms_table *t) {
   ms_study *study = NULL;
   (void)name;
-  MK_TRY(ctx, read_study(ctx, path, &study));
+  MK_TRY(ctx, read_study(ctx, in, path, &study));
   if (study == NULL) return MK_OK;
   mk_status st = study_wanted(in, study) ? add_cases(ctx, in, study, t) : MK_OK;
   ms_study_destroy(ctx, study);
@@ -286,7 +291,8 @@ static const listing *find_listing(mk_context *ctx, const char *what) {
 }
 
 int ms_verb_list(mk_context *ctx, int argc, char **argv) {
-  input in = {.common = {.ctx = ctx}, .what = "studies"};
+  bool faulty = false;
+  input in = {.common = {.ctx = ctx}, .what = "studies", .faulty = &faulty};
   ms_table *table = NULL;
   const listing *l = NULL;
   mk_status st = ms_cli_parse(ctx, &ARGP, argc, argv, &in, &in.files);
@@ -297,11 +303,15 @@ int ms_verb_list(mk_context *ctx, int argc, char **argv) {
   }
   if (st == MK_OK) l = find_listing(ctx, in.what);
   if (l == NULL) st = ctx->error.status;
+  if (st == MK_OK && in.files.count > 0 && l->list != list_files) {
+    st = MK_FAIL(ctx, MK_ERR_CONFIG, "list: %s takes no file, but '%.200s' was given", in.what, in.files.item[0]);
+  }
   if (st == MK_OK) st = ms_table_create(ctx, l->n_columns, l->column, &table);
   if (st == MK_OK) st = l->list(ctx, &in, table);
   if (st == MK_OK) st = ms_table_write(ctx, table, in.common.format);
   ms_table_destroy(ctx, table);
   ms_common_fini(&in.common);
   if (in.has_name) regfree(&in.name);
-  return st == MK_OK ? MS_EXIT_OK : ms_cli_failed(ctx);
+  if (st != MK_OK) return ms_cli_failed(ctx);
+  return faulty ? MS_EXIT_USAGE : MS_EXIT_OK;
 }

@@ -7,6 +7,7 @@
 #include "suite/report/report.h"
 
 typedef struct input {
+  mk_context *ctx;
   bool markdown;
   const char *file;
   ms_arguments folders;
@@ -21,8 +22,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       in->markdown = true;
       return 0;
     case 'o':
-      in->file = arg;
-      return 0;
+      return ms_cli_path(in->ctx, "output", arg, &in->file);
     default:
       return ARGP_ERR_UNKNOWN;
   }
@@ -59,7 +59,7 @@ out:
 }
 
 int ms_verb_report(mk_context *ctx, int argc, char **argv) {
-  input in = {0};
+  input in = {.ctx = ctx};
   if (ms_cli_parse(ctx, &ARGP, argc, argv, &in, &in.folders) != MK_OK) return ms_cli_failed(ctx);
   if (in.folders.count != 1) return ms_cli_usage(ctx, "report", "which run folder?");
   return show(ctx, &in) == MK_OK ? MS_EXIT_OK : ms_cli_failed(ctx);

@@ -51,8 +51,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       state->child_inputs[0] = &in->common;
       return 0;
     case 'o':
-      in->run.out = arg;
-      return 0;
+      return ms_cli_path(in->common.ctx, "out", arg, &in->run.out);
     case 'q':
       in->run.quiet = true;
       return 0;
@@ -77,8 +76,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       in->device = arg;
       return 0;
     case KEY_BASELINES:
-      in->judge.accepted_folder = arg;
-      return 0;
+      return ms_cli_path(in->common.ctx, "baselines", arg, &in->judge.accepted_folder);
     case KEY_STRICT:
       in->judge.strict = true;
       return 0;

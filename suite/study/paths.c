@@ -13,6 +13,7 @@ static bool exists(const char *path) {
 }
 
 mk_status ms_path_join(mk_context *ctx, const char *folder, const char *name, char out[MS_PATH_BYTES]) {
+  MK_CHECK(ctx, folder[0] != '\0', MK_ERR_CONFIG, "the folder of %.200s has an empty name", name); /* not "/name" */
   int length = snprintf(out, MS_PATH_BYTES, "%s/%s", folder, name);
   MK_CHECK(ctx, length >= 0 && length < MS_PATH_BYTES, MK_ERR_CONFIG, "the path %.200s/%.200s is too long", folder,
            name);

@@ -257,6 +257,7 @@ check_saved() {
 }
 check_not_broken() { [ ! -e broken ] || cat broken; }
 check_two_checkpoints() { [ "$(ls -A c)" = "$(printf 'step-000000001\nstep-000000002')" ] || echo "found $(ls -A c)"; }
+check_pipe() { [ -p p ] || echo "the pipe was replaced"; }
 check_no_end_record() { ! grep -q '"type":"end"' records/records.jsonl || echo "there is an end record"; }
 check_no_weights() { [ ! -e small/w/model.safetensors ] || echo "a weights file stands under its name"; }
 

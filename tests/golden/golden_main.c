@@ -98,5 +98,7 @@ int main(int argc, char **argv) {
     int code = run_folder(&ctx, &o, o.folder[i]);
     if (code > worst) worst = code;
   }
-  return mk_out_flush(&ctx) == MK_OK ? worst : EXIT_UNUSABLE;
+  if (mk_out_flush(&ctx) == MK_OK) return worst;
+  mk_log_error(&ctx, false);
+  return EXIT_UNUSABLE;
 }

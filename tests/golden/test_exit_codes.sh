@@ -62,5 +62,10 @@ fresh
 echo "{" > "$work/g/golden.json"
 expect 2 "golden.json: not a JSON object" "broken JSON"
 
+if "$program" "$folder" > /dev/full 2> "$work/out" || ! grep -q "cannot write to standard output" "$work/out"; then
+  echo "FAIL: a full standard output is not told: $(cat "$work/out")"
+  failures=$((failures + 1))
+fi
+
 [ "$failures" -eq 0 ] && echo "exit codes: all as documented"
 exit "$failures"

@@ -3,8 +3,10 @@
 #include "trainer/step/loop.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "kernels/base/file.h"
 #include "kernels/base/folder.h"
 #include "kernels/base/heap.h"
 #include "kernels/base/log.h"
@@ -240,7 +242,10 @@ static mk_status set_roofline(loop *l) {
 /* Made before the run, so that a name that cannot be written to costs no training. */
 static mk_status make_weights_folder(loop *l, const mt_comm *world) {
   if (l->cfg->weights_out[0] == '\0' || world->rank != 0) return MK_OK;
+  char path[MT_TEXT_BYTES + 32];
+  snprintf(path, sizeof path, "%s/model.safetensors", l->cfg->weights_out);
   mk_status st = mk_folder_make(l->ctx, l->cfg->weights_out);
+  if (st == MK_OK) st = mk_file_replaceable(l->ctx, path);
   if (st != MK_OK) mk_error_prefix(l->ctx, "weights_out");
   return st;
 }
