@@ -187,6 +187,7 @@ static mk_status run_file(mk_context *ctx, input *in, const char *path, const ms
   MK_TRY_GOTO(ctx, ms_plan_create(ctx, study, scale, rates, &in->common.overrides, diag, &plan), out);
   MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)plan->n_cases, sizeof *selected, &selected), out);
   MK_TRY_GOTO(ctx, select_cases(ctx, plan, in->common.where, selected), out);
+  MK_TRY_GOTO(ctx, ms_judge_references_check(ctx, plan, &in->judge), out);
   in->run.selected = selected;
   MK_TRY_GOTO(ctx, ms_run_create(ctx, plan, &in->run, &run), out);
   MK_TRY_GOTO(ctx, judge_and_report(ctx, in, run, code), out);

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "suite/cli/verb.h"
-#include "suite/record/csv.h"
+#include "suite/record/schema.h"
 
 typedef struct input {
   mk_context *ctx;
@@ -50,7 +50,7 @@ static mk_status show(mk_context *ctx, const char *folder, ms_format format) {
   MK_TRY_GOTO(ctx, ms_path_join(ctx, whole, "launches.csv", path), out);
   MK_CHECK_GOTO(ctx, access(path, R_OK) == 0, MK_ERR_CONFIG, out,
                 "%s: not a run folder (it has no launches.csv); give out/<study>/latest or out/<study>/<run>", folder);
-  MK_TRY_GOTO(ctx, ms_csv_read(ctx, path, &launches), out);
+  MK_TRY_GOTO(ctx, ms_result_read(ctx, MS_CSV_LAUNCHES, path, &launches), out);
   MK_TRY_GOTO(ctx, ms_table_create(ctx, N_COLUMNS, COLUMNS, &t), out);
   for (int64_t row = 0; row < launches->n_rows; row++) {
     MK_TRY_GOTO(ctx, row_add(ctx, whole, launches, row, t), out);

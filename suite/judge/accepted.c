@@ -6,6 +6,7 @@
 
 #include "kernels/base/heap.h"
 #include "suite/judge/parts.h"
+#include "suite/record/schema.h"
 
 /* Hash of a case's launches; "" when none has run well. */
 static const char *comparability_of(const ms_run *run, int case_index) {
@@ -33,7 +34,7 @@ static mk_status launches_read(mk_context *ctx, const ms_judgement *j, int64_t r
   MK_TRY(ctx, ms_path_join(ctx, folder, name, path));
   MK_CHECK(ctx, access(path, R_OK) == 0, MK_ERR_FORMAT, "%s: the launches behind %s are missing", path,
            j->accepted_path);
-  return ms_csv_read(ctx, path, out);
+  return ms_result_read(ctx, MS_CSV_RUNS, path, out);
 }
 
 mk_status ms_accepted_values(mk_context *ctx, const ms_judgement *j, int case_index, const char *metric, double **out,

@@ -68,6 +68,14 @@ static bool has_value(const ms_csv *summary, int64_t row) {
   return strcmp(ms_csv_get(summary, row, "verdict"), "XFAIL") != 0 && isfinite(ms_csv_number(summary, row, "median"));
 }
 
+/* Launches of a case that ran well, by runs.csv. */
+static int64_t launches_of(const ms_csv *runs, const char *name) {
+  int64_t n = 0;
+  for (int64_t row = 0; row < runs->n_rows; row++)
+    n += strcmp(ms_csv_get(runs, row, "case"), name) == 0 && strcmp(ms_csv_get(runs, row, "status"), "ok") == 0;
+  return n;
+}
+
 static mk_status run_check(update *u) {
   mk_context *ctx = u->ctx;
   for (int64_t row = 0; row < u->summary->n_rows; row++) {
@@ -79,6 +87,10 @@ static mk_status run_check(update *u) {
     double n = ms_csv_number(u->summary, row, "n");
     MK_CHECK(ctx, !has_value(u->summary, row) || !measured || n >= LAUNCHES_LEAST, MK_ERR_MISMATCH,
              "refused: %s has %.0f launches, a baseline needs %d", name, n, LAUNCHES_LEAST);
+    int64_t kept = launches_of(u->runs, name); /* a metric may lack a value in some launches, never have more */
+    MK_CHECK(ctx, !has_value(u->summary, row) || n <= (double)kept, MK_ERR_FORMAT,
+             "%s: runs.csv has %lld launches of %s, summary.csv says %.0f: the run folder has lost rows",
+             u->options->run_folder, (long long)kept, name, n);
   }
   for (int64_t row = 0; row < u->runs->n_rows; row++) {
     const char *throttled = ms_csv_get(u->runs, row, "throttled");
@@ -176,7 +188,7 @@ static mk_status scale_check(update *u, const char *folder) {
   snprintf(name, sizeof name, "%.100s.runs.csv", ms_csv_get(u->old, 0, "run_id"));
   MK_TRY(u->ctx, ms_path_join(u->ctx, folder, name, path));
   if (access(path, F_OK) != 0) return MK_OK;
-  MK_TRY(u->ctx, ms_csv_read(u->ctx, path, &runs));
+  MK_TRY(u->ctx, ms_result_read(u->ctx, MS_CSV_RUNS, path, &runs));
   char scale[MS_NAME_BYTES];
   snprintf(scale, sizeof scale, "%s", ms_csv_get(runs, 0, "scale"));
   ms_csv_destroy(u->ctx, runs);
@@ -230,14 +242,16 @@ static mk_status update_run(update *u) {
   ms_utc_now(date);
   MK_TRY(ctx, manifest_read(u));
   MK_TRY(ctx, ms_path_join(ctx, u->options->run_folder, "summary.csv", path));
-  MK_TRY(ctx, ms_csv_read(ctx, path, &u->summary));
+  MK_TRY(ctx, ms_result_read(ctx, MS_CSV_SUMMARY, path, &u->summary));
   MK_TRY(ctx, ms_path_join(ctx, u->options->run_folder, "runs.csv", path));
-  MK_TRY(ctx, ms_csv_read(ctx, path, &u->runs));
+  MK_TRY(ctx, ms_result_read(ctx, MS_CSV_RUNS, path, &u->runs));
   MK_TRY(ctx, run_check(u));
   MK_TRY(ctx, accepted_folder(ctx, u->options->accepted_folder, u->study, folder));
   snprintf(name, sizeof name, "%s.csv", u->system);
   MK_TRY(ctx, ms_path_join(ctx, folder, name, u->change.path));
-  if (access(u->change.path, F_OK) == 0) MK_TRY(ctx, ms_csv_read(ctx, u->change.path, &u->old));
+  if (access(u->change.path, F_OK) == 0) {
+    MK_TRY(ctx, ms_result_read(ctx, MS_CSV_ACCEPTED, u->change.path, &u->old));
+  }
   MK_TRY(ctx, scale_check(u, folder));
   MK_TRY(ctx, rows_merge(u, date));
   return u->options->dry_run ? MK_OK : write_all(u, folder, date);
@@ -262,5 +276,5 @@ mk_status ms_baseline_read(mk_context *ctx, const char *given, const char *study
   MK_TRY(ctx, ms_path_join(ctx, folder, name, path));
   MK_CHECK(ctx, access(path, F_OK) == 0, MK_ERR_MISMATCH,
            "%s: no baseline has been accepted for this study and system (moemark baseline update --from DIR)", path);
-  return ms_csv_read(ctx, path, out);
+  return ms_result_read(ctx, MS_CSV_ACCEPTED, path, out);
 }

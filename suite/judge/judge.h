@@ -73,6 +73,9 @@ typedef struct ms_judge_options {
   bool strict;                 /* undecided judgements give exit code 4 */
 } ms_judge_options;
 
+/* Whether published numbers and the accepted baseline can be read: asked before launches that may take hours. */
+mk_status ms_judge_references_check(mk_context *ctx, const ms_plan *plan, const ms_judge_options *options);
+
 mk_status ms_judge_create(mk_context *ctx, const ms_run *run, const ms_judge_options *options, ms_judgement **out);
 void ms_judge_destroy(mk_context *ctx, ms_judgement *judgement);
 

@@ -278,6 +278,10 @@ out:
   return st == MK_OK ? moved : st;
 }
 
+const char *ms_plan_system(const ms_plan *plan) {
+  return plan->scale->system[0] != '\0' ? plan->scale->system : "local";
+}
+
 void ms_plan_destroy(mk_context *ctx, ms_plan *plan) {
   if (plan == NULL) return;
   mk_heap_free(ctx, plan->cases);

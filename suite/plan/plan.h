@@ -44,6 +44,9 @@ mk_status ms_plan_create(mk_context *ctx, const ms_study *study, const char *sca
                          const ms_settings *overrides, ms_diagnostics *diag, ms_plan **out);
 void ms_plan_destroy(mk_context *ctx, ms_plan *plan);
 
+/* The scale's system; "local" when it names none. */
+const char *ms_plan_system(const ms_plan *plan);
+
 /* The case that a metric of a claim means, or that has these levels (in factor order); NULL when there is none. */
 const ms_case *ms_plan_case_find(const ms_plan *plan, const ms_metric_ref *ref);
 const ms_case *ms_plan_case_at(const ms_plan *plan, const char (*level)[MS_NAME_BYTES]);

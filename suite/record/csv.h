@@ -35,7 +35,8 @@ const char *ms_csv_get(const ms_csv *table, int64_t row, const char *column);
 double ms_csv_number(const ms_csv *table, int64_t row, const char *column);
 
 /* Reads a whole file. A row with another number of fields than the header, a doubled or empty column name and a broken
- * quote are MK_ERR_FORMAT with path:line. Unknown columns are kept: readers ask by name. */
+ * quote are MK_ERR_FORMAT with path:line; so is a last line without its end, which may have lost digits. Unknown
+ * columns are kept: readers ask by name. */
 mk_status ms_csv_read(mk_context *ctx, const char *path, ms_csv **out);
 
 /* Replaces `path` atomically. */

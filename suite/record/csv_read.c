@@ -72,6 +72,8 @@ static void on_row(int terminator, void *data) {
 static mk_status parse(reader *r, const char *text, size_t bytes) {
   struct csv_parser parser;
   mk_context *ctx = r->ctx;
+  MK_CHECK(ctx, bytes == 0 || text[bytes - 1] == '\n', MK_ERR_FORMAT,
+           "%s: the last line has no line end: the file was cut short (where it was not, end the line)", r->path);
   MK_CHECK(ctx, csv_init(&parser, CSV_STRICT | CSV_STRICT_FINI | CSV_APPEND_NULL) == 0, MK_ERR_MEMORY,
            "%s: cannot start the CSV parser", r->path);
   csv_set_space_func(&parser, no_space);

@@ -2,14 +2,18 @@
  * study's own columns go. */
 #include "suite/record/schema.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 static const struct {
   const char *name; /* NULL: no schema column */
   const char *columns;
+  const char *needed;  /* without them a row means nothing; later columns may be missing in older files */
+  const char *numbers; /* what judges and reports reckon with */
 } SCHEMA[MS_CSV_KINDS] = {
-    [MS_CSV_LAUNCHES] = {"moemark/launches/1", "schema,order,case,launch,status,code,wall_s,tok_s,folder,message"},
+    [MS_CSV_LAUNCHES] = {"moemark/launches/1", "schema,order,case,launch,status,code,wall_s,tok_s,folder,message",
+                         "case,launch,status", "order,launch,code,wall_s,tok_s"},
     [MS_CSV_RUNS] =
         {"moemark/runs/1",
          "schema,run_id,study,scale,case,kind,system,device_kind,devices,ranks,nodes,@factors,model,shard,ep,"
@@ -19,23 +23,34 @@ static const struct {
          "mem_act_gib,mem_comm_gib,mem_work_gib,mem_reserved_gib,wire_bytes_step,host_waits_step,loss_last,drop_rate,"
          "imbalance,straggler,not_steady,throttled,calibration,comparability,nodelist,seq_len,rank_tokens,"
          "global_tokens,pp_chunks,grad_reduce,fsdp_shard_ranks,fsdp_reshard,fsdp_reduce,recompute_rule,mxfp8_attention,"
-         "mxfp8_mlp,mxfp8_ep,mxfp8_scale,capacity_scope"},
+         "mxfp8_mlp,mxfp8_ep,mxfp8_scale,capacity_scope",
+         "case,launch,status",
+         "launch,time_s,tokens,tok_s,tok_s_gpu,step_ms_p50,step_ms_p95,step_ms_p99,flop_token,peak_mem_gib,loss_last,"
+         "drop_rate,imbalance"},
     [MS_CSV_STEPS] = {"moemark/steps/1",
                       "schema,run_id,case,launch,step,rank_max_ms,rank_median_ms,tokens,loss,ce,z,lb_mean,rz,"
-                      "grad_norm,lr,skipped,drop_rate,imbalance"},
-    [MS_CSV_EVALS] = {"moemark/evals/1", "schema,run_id,case,launch,step,time_s,tokens,loss"},
+                      "grad_norm,lr,skipped,drop_rate,imbalance",
+                      "case,launch,step", "launch,step,rank_max_ms,rank_median_ms,tokens,loss,ce,grad_norm,drop_rate"},
+    [MS_CSV_EVALS] = {"moemark/evals/1", "schema,run_id,case,launch,step,time_s,tokens,loss", "case,launch,step,loss",
+                      "launch,step,time_s,tokens,loss"},
     [MS_CSV_SUMMARY] =
         {"moemark/summary/1",
          "schema,study,case,metric,unit,better,kind,n,n_failed,median,ci_lo,ci_hi,ci_pct,min,max,"
-         "mad_pct,stat,predicted,ref,ref_kind,ref_ratio,bound,bound_pct,verdict,gate,delta_pct,outliers,reason"},
+         "mad_pct,stat,predicted,ref,ref_kind,ref_ratio,bound,bound_pct,verdict,gate,delta_pct,outliers,reason",
+         "case,metric,n,median,verdict",
+         "n,n_failed,median,ci_lo,ci_hi,min,max,mad_pct,predicted,ref,ref_ratio,bound,bound_pct,delta_pct"},
     [MS_CSV_CONTRASTS] = {"moemark/contrasts/1",
                           "schema,contrast,factor,base,case,base_case,metric,better,kind,n,n_base,ratio,lo,hi,"
-                          "published_ratio,label"},
-    [MS_CSV_CLAIMS] = {"moemark/claims/1", "schema,claim,published,value,lo,hi,accept,verdict,predicted,n,says,reason"},
-    [MS_CSV_FLOPS] = {"moemark/flops/1", "schema,case,convention,flop_token,mfu_pct"},
+                          "published_ratio,label",
+                          "case,base_case,metric,ratio", "n,n_base,ratio,lo,hi,published_ratio"},
+    [MS_CSV_CLAIMS] = {"moemark/claims/1", "schema,claim,published,value,lo,hi,accept,verdict,predicted,n,says,reason",
+                       "claim,verdict", "published,value,lo,hi,predicted,n"},
+    [MS_CSV_FLOPS] = {"moemark/flops/1", "schema,case,convention,flop_token,mfu_pct", "case,convention,flop_token",
+                      "flop_token,mfu_pct"},
     [MS_CSV_ACCEPTED] = {NULL,
                          "case,metric,unit,better,n,median,ci_lo,ci_hi,delta,commit,date_utc,run_id,accepted_by,"
-                         "expect"},
+                         "expect",
+                         "case,metric,median,run_id", "n,median,ci_lo,ci_hi,delta"},
 };
 
 enum { COLUMNS_MAX = 128, LIST_BYTES = 2048 };
@@ -74,4 +89,42 @@ mk_status ms_schema_table(mk_context *ctx, ms_csv_kind kind, const char *const *
 mk_status ms_schema_row_add(mk_context *ctx, ms_csv_kind kind, ms_csv *table) {
   MK_TRY(ctx, ms_csv_row_add(ctx, table));
   return SCHEMA[kind].name == NULL ? MK_OK : ms_csv_set(ctx, table, "schema", SCHEMA[kind].name);
+}
+
+/* The next of the names in "a,b,c"; false at the end. */
+static bool next_name(const char **list, char name[64]) {
+  size_t length = strcspn(*list, ",");
+  if (length == 0) return false;
+  snprintf(name, 64, "%.*s", (int)length, *list);
+  *list += length + ((*list)[length] == ',');
+  return true;
+}
+
+static mk_status check(mk_context *ctx, ms_csv_kind kind, const char *path, const ms_csv *table) {
+  char name[64];
+  for (const char *list = SCHEMA[kind].needed; next_name(&list, name);) {
+    MK_CHECK(ctx, ms_csv_column(table, name) >= 0, MK_ERR_FORMAT,
+             "%s:1: column '%s' is missing: not a table of this kind, or its header was altered", path, name);
+  }
+  for (const char *list = SCHEMA[kind].numbers; next_name(&list, name);) {
+    for (int64_t row = 0; row < table->n_rows; row++) {
+      const char *text = ms_csv_get(table, row, name);
+      MK_CHECK(ctx, text[0] == '\0' || !isnan(ms_csv_number(table, row, name)), MK_ERR_FORMAT,
+               "%s:%lld: column '%s': '%.40s' is not a number; the file was altered", path, (long long)row + 2, name,
+               text);
+    }
+  }
+  return MK_OK;
+}
+
+mk_status ms_result_read(mk_context *ctx, ms_csv_kind kind, const char *path, ms_csv **out) {
+  ms_csv *table = NULL;
+  MK_TRY(ctx, ms_csv_read(ctx, path, &table));
+  mk_status st = check(ctx, kind, path, table);
+  if (st == MK_OK) {
+    *out = table;
+  } else {
+    ms_csv_destroy(ctx, table);
+  }
+  return st;
 }

@@ -24,6 +24,10 @@ const char *ms_schema_name(ms_csv_kind kind);
 /* An empty table with the columns of `kind`; `factors` (names, may be NULL) are inserted where the kind has them. */
 mk_status ms_schema_table(mk_context *ctx, ms_csv_kind kind, const char *const *factors, int n_factors, ms_csv **out);
 
+/* Reads a table of `kind` from a file. MK_ERR_FORMAT where a column is missing without which its rows mean nothing, or
+ * where a cell of a column of numbers is neither empty nor a number: such a value would count as not measured. */
+mk_status ms_result_read(mk_context *ctx, ms_csv_kind kind, const char *path, ms_csv **out);
+
 /* Adds a row whose `schema` column is set. */
 mk_status ms_schema_row_add(mk_context *ctx, ms_csv_kind kind, ms_csv *table);
 

@@ -6,12 +6,13 @@
 
 #include "kernels/base/file.h"
 #include "kernels/base/heap.h"
+#include "suite/record/schema.h"
 #include "suite/report/report.h"
 
-static mk_status table_read(mk_context *ctx, const ms_report *r, const char *name, ms_csv **out) {
+static mk_status table_read(mk_context *ctx, const ms_report *r, ms_csv_kind kind, const char *name, ms_csv **out) {
   char path[MS_PATH_BYTES];
   MK_TRY(ctx, ms_path_join(ctx, r->folder, name, path));
-  return ms_csv_read(ctx, path, out);
+  return ms_result_read(ctx, kind, path, out);
 }
 
 static mk_status json_read(mk_context *ctx, const ms_report *r, const char *name, cJSON **out) {
@@ -22,19 +23,19 @@ static mk_status json_read(mk_context *ctx, const ms_report *r, const char *name
   MK_TRY(ctx, mk_file_read(ctx, path, &text, &bytes));
   *out = cJSON_ParseWithLength(text, bytes);
   mk_heap_free(ctx, text);
-  MK_CHECK(ctx, cJSON_IsObject(*out), MK_ERR_FORMAT, "%s: not a JSON object", path);
+  MK_CHECK(ctx, cJSON_IsObject(*out), MK_ERR_FORMAT, "%s: not a JSON object: cut short or altered", path);
   return MK_OK;
 }
 
 static mk_status all_read(mk_context *ctx, ms_report *r) {
   MK_TRY(ctx, json_read(ctx, r, "manifest.json", &r->manifest));
   MK_TRY(ctx, json_read(ctx, r, "verdict.json", &r->verdict));
-  MK_TRY(ctx, table_read(ctx, r, "launches.csv", &r->launches));
-  MK_TRY(ctx, table_read(ctx, r, "summary.csv", &r->summary));
-  MK_TRY(ctx, table_read(ctx, r, "contrasts.csv", &r->contrasts));
-  MK_TRY(ctx, table_read(ctx, r, "claims.csv", &r->claims));
-  MK_TRY(ctx, table_read(ctx, r, "steps.csv", &r->steps));
-  return table_read(ctx, r, "evals.csv", &r->evals);
+  MK_TRY(ctx, table_read(ctx, r, MS_CSV_LAUNCHES, "launches.csv", &r->launches));
+  MK_TRY(ctx, table_read(ctx, r, MS_CSV_SUMMARY, "summary.csv", &r->summary));
+  MK_TRY(ctx, table_read(ctx, r, MS_CSV_CONTRASTS, "contrasts.csv", &r->contrasts));
+  MK_TRY(ctx, table_read(ctx, r, MS_CSV_CLAIMS, "claims.csv", &r->claims));
+  MK_TRY(ctx, table_read(ctx, r, MS_CSV_STEPS, "steps.csv", &r->steps));
+  return table_read(ctx, r, MS_CSV_EVALS, "evals.csv", &r->evals);
 }
 
 mk_status ms_report_read(mk_context *ctx, const char *folder, ms_report **out) {

@@ -173,7 +173,7 @@ static mk_status run_prepare(ms_runner *r, const ms_plan *plan) {
     MK_CHECK(ctx, getrandom(&draw, sizeof draw, 0) == (ssize_t)sizeof draw, MK_ERR_DEVICE, "getrandom failed");
     run->order_seed = draw;
   }
-  snprintf(run->system, sizeof run->system, "%s", plan->scale->system[0] != '\0' ? plan->scale->system : "local");
+  snprintf(run->system, sizeof run->system, "%s", ms_plan_system(plan));
   snprintf(run->command, sizeof run->command, "%s", options->command != NULL ? options->command : "");
   MK_TRY(ctx, check_system(ctx, plan, options->selected));
   MK_TRY(ctx, ms_tools_find(ctx, plan, options->selected, &r->tools));
