@@ -107,6 +107,21 @@ static const char *own_error(const char *text) {
   return NULL;
 }
 
+/* mpirun frames what it has to say in lines of dashes; in the first frame it says why, over several lines. */
+static bool framed(const char *text, char *out, size_t bytes) {
+  size_t used = 0;
+  const char *p = text + strspn(text, "\n");
+  if (strspn(p, "-") < 20) return false;
+  p += strspn(p, "-\n");
+  for (; *p != '\0' && strncmp(p, "\n-----", 6) != 0 && used + 1 < bytes; p++) {
+    bool blank = *p == ' ' || *p == '\n' || *p == '\t';
+    if (!blank) out[used++] = *p;
+    if (blank && used > 0 && out[used - 1] != ' ') out[used++] = ' ';
+  }
+  out[used] = '\0';
+  return used > 0;
+}
+
 void ms_log_hint(mk_context *ctx, const char *folder, const char *name, char *out, size_t bytes) {
   char path[MS_PATH_BYTES];
   char *text = NULL, *last = NULL;
@@ -117,6 +132,10 @@ void ms_log_hint(mk_context *ctx, const char *folder, const char *name, char *ou
     return;
   }
   const char *found = own_error(text);
+  if (found == NULL && framed(text, out, bytes)) {
+    mk_heap_free(ctx, text);
+    return;
+  }
   if (found == NULL) found = strcasestr(text, "error");
   while (found != NULL && found > text && found[-1] != '\n')
     found--;

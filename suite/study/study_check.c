@@ -151,7 +151,11 @@ static void fault_metric(ms_reader *reader, const ms_study *study, ms_place plac
   int distance = -1;
   for (int i = 0; i < study->n_metrics; i++)
     ms_nearest(name, study->metrics[i].name, &best, &distance);
-  ms_fault(reader, place, "metric '%.60s' does not stand under metrics; the nearest is '%s'", name, best);
+  if (distance < 0) {
+    ms_fault(reader, place, "metric '%.60s' does not stand under metrics, which is empty", name);
+  } else {
+    ms_fault(reader, place, "metric '%.60s' does not stand under metrics; the nearest is '%s'", name, best);
+  }
 }
 
 /* Names, units and directions are those of suite/metrics: a study chooses metrics, it does not redefine them. */

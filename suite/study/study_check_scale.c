@@ -7,20 +7,29 @@
 
 void ms_check_model(ms_reader *reader, ms_place place, const char *name) {
   char relative[MT_TEXT_BYTES + 32], path[MS_PATH_BYTES];
+  if (!ms_name_is_plain(name)) return; /* reported where it was read */
   snprintf(relative, sizeof relative, "suite/models/%s.yaml", name);
-  if (ms_name_is_plain(name) && ms_path_find(reader->ctx, NULL, relative, path) == MK_OK) return;
+  if (ms_path_find(reader->ctx, NULL, relative, path) == MK_OK) return;
   mk_error_clear(reader->ctx);
   ms_fault(reader, place, "unknown model '%.60s': there is no %.80s", name, relative);
 }
 
+/* A number has one spelling: 8 and 08 would be two cases of one configuration. */
 static void check_int_levels(ms_reader *reader, const ms_factor_levels *levels) {
   mt_config scratch = mt_config_default();
   mk_context *ctx = reader->ctx;
-  if (mt_config_key_find(levels->factor) == NULL) return; /* reported with the factor */
+  char text[MT_TEXT_BYTES];
+  const mt_key *key = mt_config_key_find(levels->factor);
+  if (key == NULL) return; /* reported with the factor */
   for (int i = 0; i < levels->count; i++) {
-    if (mt_config_set(ctx, &scratch, levels->factor, levels->level[i]) == MK_OK) continue;
-    ms_fault(reader, levels->level_place[i], "%s", ctx->error.message);
-    mk_error_clear(ctx);
+    if (mt_config_set(ctx, &scratch, levels->factor, levels->level[i]) != MK_OK) {
+      ms_fault(reader, levels->level_place[i], "%s", ctx->error.message);
+      mk_error_clear(ctx);
+      continue;
+    }
+    mt_config_get(&scratch, key, text, sizeof text);
+    if (key->type != MT_KEY_INT || strcmp(text, levels->level[i]) == 0) continue;
+    ms_fault(reader, levels->level_place[i], "%s: write '%.60s' as %s", levels->factor, levels->level[i], text);
   }
 }
 
@@ -78,7 +87,11 @@ static void check_claim_name(ms_reader *reader, const ms_study *study, ms_place 
   int distance = -1;
   for (int i = 0; i < study->n_claims; i++)
     ms_nearest(id, study->claims[i].id, &best, &distance);
-  ms_fault(reader, place, "unknown claim '%s'; the nearest is '%s'", id, best);
+  if (distance < 0) {
+    ms_fault(reader, place, "unknown claim '%s'; the study has none", id);
+  } else {
+    ms_fault(reader, place, "unknown claim '%s'; the nearest is '%s'", id, best);
+  }
 }
 
 static bool predicted(const ms_scale *scale, const char *claim) {

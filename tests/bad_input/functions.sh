@@ -213,6 +213,20 @@ attack_saving_trainer() {
   disturb records/records.jsonl train "$@"
 }
 
+# Two ranks, the second with one key more.
+two_ranks() {
+  local keys=("${TINY[@]}" --set ranks=2 --set shard=ddp --set global_tokens=32)
+  "${MPI[@]:0:${#MPI[@]}-2}" -np 1 "$T" "${keys[@]}" : -np 1 "$T" "${keys[@]}" --set "$1"
+}
+
+# Resumes where another run saves.
+second_run() {
+  local code=0
+  with checkpoint_dir=c resume=auto || code=$?
+  [ "$code" = 5 ] || echo "the second run ended with $code, wanted 5" >broken
+  kill_started -INT
+}
+
 # ---- files of tokens ----
 
 little() { printf '%b' "$(printf '\\x%02x' $(($1 & 255)) $(($1 >> 8 & 255)) $(($1 >> 16 & 255)) $(($1 >> 24 & 255)))"; }

@@ -1,8 +1,11 @@
 /* See checkpoint_store.h. */
 #include "trainer/checkpoint/checkpoint_store.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "kernels/base/folder.h"
@@ -30,6 +33,21 @@ static int64_t step_of(const char *name) {
   if (!mk_text_number(name + strlen(PREFIX), true, &step) || step < 0 || step > 1e15) return -1;
   mt_checkpoint_path(".", (int64_t)step, made);
   return strcmp(made + strlen("./"), name) == 0 ? (int64_t)step : -1;
+}
+
+/* A lock on the folder itself: nothing is left behind by a run that was killed. */
+mk_status mt_checkpoint_lock(mk_context *ctx, const char *dir, int *fd) {
+  int folder = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  MK_CHECK(ctx, folder >= 0, MK_ERR_OUTPUT, "%s: cannot open the folder: %s", dir, strerror(errno));
+  if (flock(folder, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    close(folder);
+    return MK_FAIL(ctx, MK_ERR_OUTPUT,
+                   "%s: another run that is going on keeps its checkpoints there; wait for its end, or give another "
+                   "folder",
+                   dir);
+  }
+  *fd = folder;
+  return MK_OK;
 }
 
 static mk_status remove_leftovers(mk_context *ctx, const char *dir) {

@@ -19,6 +19,10 @@ enum { MT_CHECKPOINT_PATH_BYTES = 1024 };
 void mt_checkpoint_path(const char *dir, int64_t step, char path[MT_CHECKPOINT_PATH_BYTES]);
 void mt_checkpoint_temporary(const char *dir, int64_t step, char path[MT_CHECKPOINT_PATH_BYTES]);
 
+/* Takes the folder for this process until *fd is closed: two runs that write there would remove each other's files.
+ * MK_ERR_OUTPUT where another one has it. File systems without locks let all in. */
+mk_status mt_checkpoint_lock(mk_context *ctx, const char *dir, int *fd);
+
 /* Makes the temporary folder, empty; removes what killed runs left. MK_ERR_OUTPUT. */
 mk_status mt_checkpoint_begin(mk_context *ctx, const char *dir, int64_t step);
 

@@ -103,8 +103,9 @@ void mt_window_destroy(mt_window *window);      /* collective; NULL is legal */
 bool mt_window_shared(const mt_window *window); /* every peer's memory can be written from here */
 
 typedef struct mt_comm_mpi_config {
-  bool threaded;    /* streams run on threads (cpu_async): asks for MPI_THREAD_MULTIPLE */
-  double timeout_s; /* a call without progress for so long fails with MK_ERR_TIMEOUT; 0 = wait for ever */
+  bool threaded;     /* streams run on threads (cpu_async): asks for MPI_THREAD_MULTIPLE */
+  double timeout_s;  /* a call without progress for so long fails with MK_ERR_TIMEOUT; 0 = wait for ever */
+  const char *alike; /* lines that must be the same on all ranks, else all fail with MK_ERR_CONFIG; NULL = none */
 } mt_comm_mpi_config;
 
 /* World communicators, purpose "world". mt_comm_mpi_create initialises MPI and finalises it when the world is
@@ -120,6 +121,9 @@ mk_status mt_comm_sim_create(mk_context *ctx, mk_device *dev, mt_comm **out);
  * and recv) and bytes is what the call adds to payload_bytes. Communicators split from a trace are traced into the same
  * file, which is complete when the last of them is destroyed. */
 mk_status mt_comm_trace_create(mk_context *ctx, mt_comm *inner, const char *path, mt_comm **out);
+
+/* Of a trace: all lines so far into the file. MK_ERR_OUTPUT where one of them could not be written. */
+mk_status mt_comm_trace_finish(mt_comm *world);
 
 /* Wraps `inner` (owned by the wrapper from then on): call `at` (1-based; exchanges, splits and window_create of the
  * world and all that is split from it) fails with MK_ERR_COMM on this rank and reaches no peer. For tests. */

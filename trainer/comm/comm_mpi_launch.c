@@ -1,7 +1,9 @@
 /* Start and end of MPI. Before MPI_Init the two things are settled that otherwise end in obscure failures: too little
  * shared memory, and containers that bar copies between processes (process_vm_readv). */
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -84,6 +86,39 @@ void mt_mpi_job_release(mk_context *ctx, mt_mpi_job *job) {
   mk_heap_free(ctx, job);
 }
 
+/* The first line in which two texts differ. */
+static void first_difference(const char *own, const char *theirs, int rank, char *out, size_t bytes) {
+  size_t at = 0, line = 0;
+  for (; own[at] == theirs[at] && own[at] != '\0'; at++)
+    if (own[at] == '\n') line = at + 1;
+  snprintf(out, bytes, "rank %d was started with %.*s, rank 0 with %.*s; start all ranks with the same keys", rank,
+           (int)strcspn(own + line, "\n"), own + line, (int)strcspn(theirs + line, "\n"), theirs + line);
+}
+
+/* Ranks of different runs would wait for each other, or take each other's messages for their own. The lowest rank that
+ * differs tells all. */
+static mk_status check_alike(mk_context *ctx, MPI_Comm world, const char *own) {
+  mk_status st = MK_OK;
+  char *first = NULL, message[MK_MESSAGE_BYTES] = "";
+  int rank = 0, size = 0, bytes = (int)strlen(own) + 1, differs = 0, lowest = 0;
+  MT_MPI(ctx, MPI_Comm_rank(world, &rank));
+  MT_MPI(ctx, MPI_Comm_size(world, &size));
+  MT_MPI(ctx, MPI_Bcast(&bytes, 1, MPI_INT, 0, world));
+  MK_TRY(ctx, mk_heap_array(ctx, (size_t)bytes, sizeof *first, &first));
+  if (rank == 0) memcpy(first, own, (size_t)bytes);
+  MT_MPI_GOTO(ctx, MPI_Bcast(first, bytes, MPI_CHAR, 0, world), out);
+  differs = strcmp(own, first) == 0 ? size : rank;
+  if (differs < size) first_difference(own, first, rank, message, sizeof message);
+  MT_MPI_GOTO(ctx, MPI_Allreduce(&differs, &lowest, 1, MPI_INT, MPI_MIN, world), out);
+  if (lowest < size) {
+    MT_MPI_GOTO(ctx, MPI_Bcast(message, sizeof message, MPI_CHAR, lowest, world), out);
+    st = MK_FAIL(ctx, MK_ERR_CONFIG, "%s", message);
+  }
+out:
+  mk_heap_free(ctx, first);
+  return st;
+}
+
 mk_status mt_comm_mpi_create(mk_context *ctx, const mt_comm_mpi_config *config, mt_comm **out) {
   mt_mpi_job *job = NULL;
   mt_mpi_comm *world = NULL;
@@ -99,6 +134,7 @@ mk_status mt_comm_mpi_create(mk_context *ctx, const mt_comm_mpi_config *config, 
   MK_CHECK_GOTO(ctx, size <= MT_MAX_RANKS, MK_ERR_CONFIG, out, "%d ranks: at most %d", size, (int)MT_MAX_RANKS);
   MK_TRY_GOTO(ctx, count_local(ctx, MPI_COMM_WORLD, &local), out);
   job->spin_polls = choose_spin_polls(local);
+  if (config->alike != NULL) MK_TRY_GOTO(ctx, check_alike(ctx, MPI_COMM_WORLD, config->alike), out);
   MT_MPI_GOTO(ctx, MPI_Comm_dup(MPI_COMM_WORLD, &mpi), out);
   MK_TRY_GOTO(ctx, mt_mpi_open(ctx, job, mpi, "world", &world), out);
   ctx->rank = world->base.rank;

@@ -89,6 +89,12 @@ out:
   return st;
 }
 
+mk_status mt_comm_trace_finish(mt_comm *world) {
+  mt_comm_wrap *wrap = (mt_comm_wrap *)world;
+  file_flush(wrap->state);
+  return trace_poll(wrap);
+}
+
 mk_status mt_comm_trace_create(mk_context *ctx, mt_comm *inner, const char *path, mt_comm **out) {
   trace_file *file = NULL;
   MK_TRY(ctx, file_open(ctx, path, &file));

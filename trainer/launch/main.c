@@ -1,11 +1,13 @@
 /* moemark-trainer: one run of one configuration; under mpirun one process a rank. */
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "kernels/base/arguments.h"
 #include "kernels/base/folder.h"
+#include "kernels/base/heap.h"
 #include "kernels/base/log.h"
 #include "kernels/base/out.h"
 #include "kernels/base/process.h"
@@ -188,26 +190,50 @@ static mk_status wrap_world(mk_context *ctx, const mt_config *cfg, const mt_faul
   return MK_OK;
 }
 
+/* "key=value" lines of what ranks must have in common: all but limits and names of one rank's own machine. */
+static mk_status common_keys(mk_context *ctx, const mt_config *cfg, char **out) {
+  static const char *const OWN[] = {"threads", "memory_budget_mib", "trace", "fault", "data_path", "weights_in"};
+  char value[MT_TEXT_BYTES];
+  size_t count = 0, used = 0;
+  const mt_key *keys = mt_config_keys(&count);
+  MK_TRY(ctx, mk_heap_array(ctx, count, MT_TEXT_BYTES + 64, out));
+  for (size_t i = 0; i < count; i++) {
+    bool own = false;
+    for (size_t k = 0; k < sizeof OWN / sizeof OWN[0]; k++)
+      own = own || strcmp(keys[i].name, OWN[k]) == 0;
+    if (own) continue;
+    mt_config_get(cfg, &keys[i], value, sizeof value);
+    used += (size_t)snprintf(*out + used, sizeof value + 64, "%s=%s\n", keys[i].name, value);
+  }
+  return MK_OK;
+}
+
+static mk_status create_world(mk_context *ctx, const mt_config *cfg, const char *alike, mt_comm **out) {
+  mt_comm_mpi_config mpi = {
+      .threaded = strcmp(cfg->device, "cpu_async") == 0, .timeout_s = cfg->comm_timeout_s, .alike = alike};
+  return mt_comm_mpi_launched() ? mt_comm_mpi_create(ctx, &mpi, out) : mt_comm_self_create(ctx, out);
+}
+
 static mk_status train(mk_context *ctx, const mt_config *cfg, const char *folder) {
   mk_status st = MK_OK;
   mt_comm *world = NULL;
   mt_fault fault;
-  mt_comm_mpi_config mpi = {.threaded = strcmp(cfg->device, "cpu_async") == 0, .timeout_s = cfg->comm_timeout_s};
+  char *alike = NULL;
   /* MPI would start a helper of its own for a lone process, and ends the program where it finds none */
   MK_CHECK(ctx, mt_comm_mpi_launched() || cfg->ranks == 1, MK_ERR_CONFIG,
            "ranks: %lld, but this process was started alone; start mpirun -np %lld moemark-trainer ...",
            (long long)cfg->ranks, (long long)cfg->ranks);
   MK_TRY(ctx, mt_fault_parse(ctx, cfg->fault, &fault));
+  MK_TRY(ctx, common_keys(ctx, cfg, &alike));
   ctx->ranks = (int)cfg->ranks; /* from here on a fault may be one rank's own */
   block_signals();
   if (mt_fault_hits(&fault, MT_FAULT_HEAP, ctx->rank)) ctx->heap_fail_at = ctx->heap_calls + fault.at;
-  if (mt_comm_mpi_launched()) {
-    MK_TRY(ctx, mt_comm_mpi_create(ctx, &mpi, &world));
-  } else {
-    MK_TRY(ctx, mt_comm_self_create(ctx, &world));
-  }
+  st = create_world(ctx, cfg, alike, &world);
+  mk_heap_free(ctx, alike);
+  MK_TRY(ctx, st);
   MK_TRY_GOTO(ctx, wrap_world(ctx, cfg, &fault, &world), out);
-  st = mt_loop_run(ctx, cfg, world, folder);
+  MK_TRY_GOTO(ctx, mt_loop_run(ctx, cfg, world, folder), out);
+  if (cfg->trace[0] != '\0' && ctx->rank == 0) st = mt_comm_trace_finish(world);
 out:
   if (st != MK_OK && world->size > 1) {
     report(ctx);

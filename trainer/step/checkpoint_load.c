@@ -38,10 +38,12 @@ static mk_status newest(mt_trainer *t, int64_t below, int64_t *step) {
   return MK_OK;
 }
 
-/* Newest usable checkpoint of checkpoint_dir; *found false where there is none. */
+/* Newest usable checkpoint of checkpoint_dir; *found false where there is none at all. Where all are damaged the run
+ * does not begin anew by itself: it would take their place one by one. */
 static mk_status search(mt_trainer *t, char folder[MT_CHECKPOINT_PATH_BYTES], mt_checkpoint_meta *meta, bool *found) {
   bool first = t->mesh->world->rank == 0;
-  for (int64_t step = INT64_MAX;;) {
+  int damaged = 0;
+  for (int64_t step = INT64_MAX;; damaged++) {
     MK_TRY(t->ctx, newest(t, step, &step));
     if (step < 0) break;
     mt_checkpoint_path(t->cfg.checkpoint_dir, step, folder);
@@ -52,7 +54,11 @@ static mk_status search(mt_trainer *t, char folder[MT_CHECKPOINT_PATH_BYTES], mt
     if (first) mk_log(t->ctx, "resume: %s is not usable: %s", folder, t->ctx->error.message);
     mk_error_clear(t->ctx);
   }
-  if (first) mk_log(t->ctx, "resume: no usable checkpoint in %s: starting at step 0", t->cfg.checkpoint_dir);
+  MK_CHECK(t->ctx, damaged == 0, MK_ERR_FORMAT,
+           "none of the %d checkpoints in %s is usable (each is named above); mend or remove them, or start anew in "
+           "another folder",
+           damaged, t->cfg.checkpoint_dir);
+  if (first) mk_log(t->ctx, "resume: no checkpoint in %s: starting at step 0", t->cfg.checkpoint_dir);
   return MK_OK;
 }
 
@@ -162,7 +168,9 @@ static mk_status resume(mt_trainer *t, mt_data *data, double *trained_s) {
 /* Before the run, so that a name that cannot be written to costs no training. */
 static mk_status make_folder(mt_trainer *t) {
   if (t->cfg.checkpoint_dir[0] == '\0') return MK_OK;
-  mk_status st = t->mesh->world->rank == 0 ? mk_folder_make(t->ctx, t->cfg.checkpoint_dir) : MK_OK;
+  bool first = t->mesh->world->rank == 0;
+  mk_status st = first ? mk_folder_make(t->ctx, t->cfg.checkpoint_dir) : MK_OK;
+  if (st == MK_OK && first) st = mt_checkpoint_lock(t->ctx, t->cfg.checkpoint_dir, &t->checkpoint_lock);
   if (st != MK_OK) mk_error_prefix(t->ctx, "checkpoint_dir");
   return mt_agree(t, st);
 }

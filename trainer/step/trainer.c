@@ -1,6 +1,8 @@
 /* Building and taking down a trainer. The order of creation is the order of dependence; destruction is its reverse. */
 #include "trainer/step/trainer.h"
 
+#include <unistd.h>
+
 #include "kernels/base/heap.h"
 #include "trainer/data/data.h"
 
@@ -99,6 +101,7 @@ void mt_trainer_destroy(mt_trainer *t) {
   mt_ep_destroy(t->ep);
   mt_mesh_destroy(t->mesh);
   mk_device_destroy(t->dev);
+  if (t->checkpoint_lock > 0) close(t->checkpoint_lock);
   mk_heap_free(ctx, t);
 }
 

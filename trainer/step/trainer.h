@@ -39,6 +39,7 @@ typedef struct mt_trainer {
   int64_t given;         /* microbatches handed over in this step */
   int64_t running;       /* microbatch of the running pass */
   double call_s;         /* the device's time in communication when the step began */
+  int checkpoint_lock;   /* of rank 0: open as long as checkpoint_dir is this run's; 0 = none */
   int32_t *ids, *labels; /* host ring, 2 * microbatches * T: valid until the stream has passed */
   /* tests: host [microbatches, MoE layers of the model, T, K] of the running step, or NULL; chosen experts are put here
    * or, where cfg.routing was set to replay, taken from here */
