@@ -48,18 +48,18 @@ static mk_status before_use(mt_sharding *sh, int unit, mt_use use) {
   return use == MT_USE_FORWARD ? MK_OK : mt_fsdp_grad_begin(sh, unit);
 }
 
-/* The embedding's table is not needed in the backward pass, its norm's gain is. */
-static mk_status keep_gain(mt_sharding *sh) {
+/* The embedding's table is not needed in the backward pass, the gain of its norm, where it has one, is. */
+static mk_status release_embedding(mt_sharding *sh) {
   mt_param *gain = mt_params_find(sh->params, 0, MT_PARAM_EMBED_NORM);
-  if (gain == NULL || sh->params->store[0].ranks == 1) return MK_OK;
-  MK_TRY(sh->ctx, mk_copy_d2d(sh->compute, &sh->params->kept_gain, &gain->w));
+  bool keep = gain != NULL && sh->params->store[0].ranks > 1;
+  if (keep) MK_TRY(sh->ctx, mk_copy_d2d(sh->compute, &sh->params->kept_gain, &gain->w));
   MK_TRY(sh->ctx, mt_fsdp_release(sh, 0));
-  gain->w = sh->params->kept_gain;
+  if (keep) gain->w = sh->params->kept_gain;
   return MK_OK;
 }
 
 static mk_status after_forward(mt_sharding *sh, int unit) {
-  if (unit == 0 && sh->train) return keep_gain(sh);
+  if (unit == 0 && sh->train) return release_embedding(sh);
   bool keep = sh->train && sh->cfg->fsdp_reshard == MT_KEEP_TO_BACKWARD;
   return keep ? MK_OK : mt_fsdp_release(sh, unit);
 }
