@@ -128,12 +128,12 @@ static mk_status embed(mt_model *m, const mt_pass *p, mk_tensor *x) {
   return unit_released(p, 0);
 }
 
-/* In training the head stays in use until its part of the backward pass. */
+/* The head's gradients are complete with its forward pass: in a pipeline other passes come before the backward one. */
 static mk_status predict(mt_model *m, const mt_pass *p, const mk_tensor *stream, const mk_tensor *pending) {
   int head = m->params.units - 1;
   MK_TRY(m->ctx, unit_needed(p, head, p->train ? MT_USE_BOTH : MT_USE_FORWARD));
   MK_TRY(m->ctx, mt_head_forward_backward(m, p, stream, pending));
-  return p->train ? MK_OK : unit_released(p, head);
+  return p->train ? unit_done(p, head) : unit_released(p, head);
 }
 
 mk_status mt_model_forward(mt_model *m, const mt_pass *p) {
@@ -189,7 +189,6 @@ mk_status mt_model_backward(mt_model *m, const mt_pass *p) {
   const mt_pp_stage *stage = &m->chunk[p->chunk].stage;
   mt_layer *layer = layers_of(m, p);
   MK_TRY(ctx, balance_loss(m, p));
-  if (stage->predicts) MK_TRY(ctx, unit_done(p, m->params.units - 1));
   for (int64_t i = stage->layers - 1; i >= 0; i--) {
     MK_TRY(ctx, unit_needed(p, layer[i].unit, MT_USE_BACKWARD));
     MK_TRY(ctx, replay_layer(m, p, &layer[i]));

@@ -158,8 +158,8 @@ typedef struct mt_pass {
   int32_t *routes;       /* host [MoE layers of the model,T,K], or NULL: tests read the chosen experts or, with routing
                             replay, give them; valid until the stream has passed */
   /* Hooks, NULL for none: before a unit's weights are read (in the backward pass its gradients written), after its
-   * forward, and after its gradients are complete in this backward pass. Between needed and the next of the two others
-   * the unit is in use; nothing else reads its weights. */
+   * forward, and after its gradients are complete for this microbatch: in the backward pass, of the head in the forward
+   * pass. Between needed and the next of the two others the unit is in use; nothing else reads its weights. */
   mk_status (*unit_needed)(void *user, int unit, mt_use use);
   mk_status (*unit_released)(void *user, int unit);
   mk_status (*unit_done)(void *user, int unit);
