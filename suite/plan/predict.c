@@ -209,15 +209,16 @@ static void charge_reduction(bound *b, int64_t n, double copies) {
 }
 
 /* FSDP: a gather brings the weights of a copy to its other ranks, a reduce-scatter their gradients to the owners; how
- * often in a step, see trainer/parallel/fsdp.c. `ends`: embedding and head, gathered once a microbatch. Hybrid: each
- * copy for itself, then one sum over the copies. */
+ * often in a step, see trainer/parallel/fsdp.c; kept to the backward pass, at least once where forward passes overlap.
+ * `ends`: embedding and head, gathered once a microbatch. Hybrid: each copy for itself, then one sum over the copies. */
 static void charge_sharded(bound *b, int64_t n, int64_t ends, double group) {
   const mt_config *c = b->cfg;
   if (c->shard != MT_SHARD_FSDP) return;
   double copies = c->fsdp_shard_ranks == 0 ? 1 : (double)mt_config_dp(c) / (double)c->fsdp_shard_ranks;
   double m = (double)mt_config_microbatches(c), all = (double)(n + ends);
+  bool in_turn = c->pp == 1 && c->pp_schedule == MT_PP_1F1B;
   double gathers = c->fsdp_reshard == MT_RESHARD_AFTER_FORWARD ? 2 * m
-                   : c->fsdp_reshard == MT_KEEP_TO_BACKWARD    ? m
+                   : c->fsdp_reshard == MT_KEEP_TO_BACKWARD    ? (in_turn ? m : 1)
                                                                : m + 1;
   double bytes = (gathers * (double)n + m * (double)ends) * (double)mk_dtype_bytes(b->dtype);
   bytes += (c->fsdp_reduce == MT_FSDP_REDUCE_EACH ? m : 1) * all * 4;

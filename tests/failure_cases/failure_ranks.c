@@ -162,7 +162,7 @@ static void layouts(checker *c) {
       tiny_train(&ctx, t, 1, false);
       tiny_ok(&ctx, mt_trainer_log_read(t, &log), "log");
       wire = mt_trainer_wire_bytes(t) - wire;
-      int64_t planned = ops->wire_bytes(&t->model->params, &cfg, &t->mesh->plan) + log_bytes(t);
+      int64_t planned = ops->wire_bytes(&t->model->params, &cfg, &t->mesh->plan, t->pp) + log_bytes(t);
       if (mt_config_ep(&cfg) == 1 && wire != planned) fail(c, "wire bytes of a step", (double)planned, (double)wire);
       expect_near(c, "gradient norm", one[n].grad_norm, log.grad_norm, n == 0 ? 1e-5 : 1e-3);
       expect_near(c, "cross-entropy", one[n].sum[MK_SUM_CE], log.sum[MK_SUM_CE], n == 0 ? 1e-6 : 1e-4);

@@ -130,7 +130,8 @@ void mt_params_shard(mt_params *params, int dense_ranks, int dense_rank, int exp
 /* Cuts the units of one buffer over store->ranks ranks (ZeRO-3: Rajbhandari et al. 2020, arXiv 1910.02054): all
  * parameters of a unit together are one flat piece, padded so that every shard begins at 64 bytes; a parameter's shard
  * is what of it lies in the own piece, perhaps nothing. Changes offsets, unit_first and flat_count. `store` says
- * ranks, rank, copies and rings; ranks 1 leaves the buffer whole. */
+ * ranks, rank, copies and rings; a w_ring that is no smaller than the places of all units becomes 0; ranks 1 leaves the
+ * buffer whole. */
 void mt_params_cut(mt_params *params, int kind, const mt_store *store);
 
 /* Memory of a whole unit in flat_w or flat_grad: place `place` of the ring, or the unit's own place. */

@@ -36,6 +36,8 @@ void mt_params_cut(mt_params *params, int kind, const mt_store *store) {
   params->store[kind] = *store;
   if (store->ranks == 1) return;
   pad_units(params, kind, store->ranks);
+  mt_store *s = &params->store[kind];
+  if (s->w_ring * s->largest >= params->flat_count[kind]) s->w_ring = 0;
   for (int i = 0; i < params->count; i++) {
     if (params->item[i].expert == (kind == 1)) own_part(params, &params->item[i]);
   }

@@ -11,6 +11,11 @@
  * paper       Li et al. 2020, PyTorch Distributed, arXiv 2006.15704 */
 #include "trainer/parallel/parallel.h"
 
+static int64_t wire_bytes(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan, const mt_pp *pp) {
+  (void)pp;
+  return mt_gradient_bytes(params, cfg, plan);
+}
+
 static int64_t mem_bytes(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan) {
   (void)plan;
   return mt_state_bytes(params, cfg);
@@ -21,6 +26,6 @@ const mt_sharding_ops mt_ddp_ops = {
     .init = mt_buckets_create,
     .after_backward = mt_buckets_reduce,
     .before_step = mt_buckets_wait,
-    .wire_bytes = mt_gradient_bytes,
+    .wire_bytes = wire_bytes,
     .mem_bytes = mem_bytes,
 };

@@ -57,7 +57,8 @@ static mk_status after_step(mt_sharding *sh) {
   return mt_buckets_wait(sh);
 }
 
-static int64_t wire_bytes(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan) {
+static int64_t wire_bytes(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan, const mt_pp *pp) {
+  (void)pp;
   int64_t compute = (int64_t)mk_dtype_bytes(mt_compute_dtype(cfg)),
           master = (int64_t)mk_dtype_bytes(mt_master_dtype(cfg));
   int64_t bytes = scatters(cfg) ? 0 : mt_gradient_bytes(params, cfg, plan);

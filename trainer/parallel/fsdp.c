@@ -4,46 +4,68 @@
  *             that share a copy (dense: fsdp_shard_ranks, expert: that / ep): the unit's parameters as one flat piece,
  *             padded to 32 S elements, cut into S equal slices. (FSDP2 cuts each tensor by rows and gathers the unit
  *             through a buffer that is copied out; the bytes are the same up to the padding.) S = 1: whole, as in ddp
- * memory      bf16, P parameters, U of the largest unit, R = max of the two prefetch depths + 1:
- *               after_forward  18 P/S + 2 U R + 4 U 2       fsdp_reduce last: 4 P in place of 4 P/S + 4 U 2
- *               kept           18 P/S + 2 P   + 4 U 2
+ * memory      bf16, P parameters of the rank's stages, U of their largest unit, R = larger prefetch depth + 1:
+ *               after_forward  18 P/S + 2 min(U R, P) + 4 U 2    fsdp_reduce last: 4 P in place of 4 P/S + 4 U 2
+ *               kept           18 P/S + 2 P           + 4 U 2
  * wire        a step of M microbatches, handed over per parameter of a layer: gathers G x 2/S, with G = 2M
- *             (after_forward), M (keep_to_backward), M+1 (keep_to_forward); the embedding is gathered M times, the head
- *             M times (keep_to_forward: once); reduce-scatter 4M (each) or 4 (last); hybrid: one all-reduce of 4/S
- * collectives all_gather of a unit at before_use, `prefetch` units ahead; reduce_scatter at after_backward; all_reduce
- *             among the copies right behind it, in the last microbatch only
+ *             (after_forward), M+1 (keep_to_forward), or as often as a forward pass of its chunk begins while no other
+ *             waits for its backward pass (keep_to_backward): M where F and B take turns, 1 in gpipe and in all but the
+ *             last stage of 1f1b. The embedding is gathered M times, the head M times (keep_to_forward: once).
+ *             Reduce-scatter 4M (each) or 4 (last); hybrid: one all-reduce of 4/S
+ * collectives all_gather of a unit at before_use, `prefetch` uses ahead; reduce_scatter at after_backward, for the head
+ *             behind its forward pass; all_reduce among the copies right behind it, in the last microbatch only
  * timeline    after_forward, prefetch 1, a layer a letter (G gather, R reduce-scatter, all on the comm stream)
  *             compute   Fa    Fb    Fc    Hd    Bc       Bb       Ba    | Adam
  *             comm   Ga Gb    Gc    Gd    Gc    Gb Rd    Ga Rc    Rb Ra |
- * invariants  a place is overwritten only behind an event that its last reader passed, weights and gradients alike;
- *             gathers are used in the order in which they are issued; none is issued for a step that has not begun,
- *             so that a gather never sees weights of two steps; all ranks issue the calls of a group in one order;
- *             shards are summed in FP32; nothing here waits on the host or allocates. With guard (test mode) released
- *             places are filled with NaN, so that a missing gather cannot pass
+ *             a stage of a and b, gpipe, two microbatches; kept to the backward pass all but the first Ga and Gb go
+ *             compute   Fa    Fb    Fa    Fb    Bb    Ba       Bb       Ba    | Adam
+ *             comm   Ga Gb    Ga    Gb       Gb Ga    Rb Gb    Ra Ga    Rb Ra |
+ * invariants  the order of uses in a step, and what each gathers and releases, is a function of the pipeline list
+ *             (fsdp_uses.c), the same on all ranks of a group; so all issue the calls of a group in one order, and a
+ *             group's calls stand at one place of the list, which keeps the schedule free of deadlock; gathers are
+ *             issued in the order of uses, each behind the release of the unit's use before; none is issued for a step
+ *             that has not begun, so that a gather never sees weights of two steps; a place is overwritten only behind
+ *             an event that its last reader passed, weights and gradients alike; shards are summed in FP32; nothing
+ *             here waits on the host or allocates. With guard (test mode) released places are filled with NaN, so that
+ *             a missing gather cannot pass
  * paper       Rajbhandari et al. 2020, ZeRO, arXiv 1910.02054; Zhao et al. 2023, PyTorch FSDP, arXiv 2304.11277 */
 #include "trainer/parallel/fsdp.h"
 
-/* Units of the model's order that come after this use in the same direction; the pass turns at the head. Beyond the
- * embedding's backward pass, which needs no weights, comes the next microbatch of the step. */
-static mk_status prefetch(mt_sharding *sh, int unit, mt_use use) {
-  bool forward = use == MT_USE_FORWARD;
-  int64_t depth = forward ? sh->cfg->fsdp_prefetch : mt_config_prefetch_backward(sh->cfg);
-  int step = forward ? 1 : -1, first = unit + step, end = forward ? sh->params->units : 0;
-  if (use == MT_USE_BACKWARD && unit == 0) {
-    if (sh->last) return MK_OK;
-    depth = sh->cfg->fsdp_prefetch, step = 1, first = 0, end = sh->params->units;
+/* Goes on to the use that begins now; behind the last one a step, or an evaluation, begins. */
+static mk_status next_use(mt_sharding *sh, int unit, mt_use use) {
+  mt_fsdp *f = sh->fsdp;
+  const mt_fsdp_uses *uses = &f->uses[sh->train];
+  mt_fsdp_use planned = {.unit = MT_FSDP_NOWHERE};
+  if (f->next.uses != uses || !mt_fsdp_walk_get(&f->next, &planned)) {
+    f->next = f->ahead = mt_fsdp_walk_start(uses);
+    mt_fsdp_walk_get(&f->next, &planned);
   }
-  for (int next = first; next != end && depth > 0; next += step, depth--)
-    MK_TRY(sh->ctx, mt_fsdp_gather(sh, next));
+  MK_CHECK(sh->ctx, planned.unit == unit && planned.use == use, MK_ERR_MISMATCH,
+           "fsdp: use %lld of the list is of unit %d, but unit %d is needed", (long long)f->next.before, planned.unit,
+           unit);
+  f->use = planned;
+  mt_fsdp_walk_on(&f->next);
   return MK_OK;
 }
 
-/* Units of the model's order, see mt_pass. */
+/* Gathers the running use and those behind it as far as they may be ahead of their turn, in the order of the list: a
+ * unit that is still here from an earlier use lets the others wait. */
+static mk_status gather_ahead(mt_sharding *sh) {
+  mt_fsdp *f = sh->fsdp;
+  int64_t forward = sh->cfg->fsdp_prefetch, backward = mt_config_prefetch_backward(sh->cfg);
+  for (mt_fsdp_use u; mt_fsdp_walk_get(&f->ahead, &u); mt_fsdp_walk_on(&f->ahead)) {
+    int64_t depth = u.use == MT_USE_BACKWARD ? backward : forward;
+    if (f->ahead.before >= f->next.before + depth || (u.gathers && mt_fsdp_here(sh, u.unit))) return MK_OK;
+    if (u.gathers) MK_TRY(sh->ctx, mt_fsdp_gather(sh, u.unit));
+  }
+  return MK_OK;
+}
+
 static mk_status before_use(mt_sharding *sh, int unit, mt_use use) {
   mk_context *ctx = sh->ctx;
   bool weights = unit > 0 || use == MT_USE_FORWARD; /* the embedding's gradient needs none: its gain was kept */
-  if (weights) MK_TRY(ctx, mt_fsdp_gather(sh, unit));
-  MK_TRY(ctx, prefetch(sh, unit, use));
+  if (weights) MK_TRY(ctx, next_use(sh, unit, use));
+  MK_TRY(ctx, gather_ahead(sh));
   if (weights) MK_TRY(ctx, mt_fsdp_wait(sh, unit));
   return use == MT_USE_FORWARD ? MK_OK : mt_fsdp_grad_begin(sh, unit);
 }
@@ -60,13 +82,12 @@ static mk_status release_embedding(mt_sharding *sh) {
 
 static mk_status after_forward(mt_sharding *sh, int unit) {
   if (unit == 0 && sh->train) return release_embedding(sh);
-  bool keep = sh->train && sh->cfg->fsdp_reshard == MT_KEEP_TO_BACKWARD;
-  return keep ? MK_OK : mt_fsdp_release(sh, unit);
+  return sh->fsdp->use.releases ? mt_fsdp_release(sh, unit) : MK_OK;
 }
 
 static mk_status after_backward(mt_sharding *sh, int unit, bool last) {
-  bool keep = !last && sh->cfg->fsdp_reshard == MT_KEEP_TO_FORWARD;
-  if (!keep && unit > 0) /* the embedding was released before, and may be on its way for the next microbatch */
+  (void)last;
+  if (unit > 0 && sh->fsdp->use.releases) /* the embedding may be on its way for the next microbatch */
     MK_TRY(sh->ctx, mt_fsdp_release(sh, unit));
   return mt_fsdp_grad_reduce(sh, unit);
 }

@@ -43,11 +43,14 @@ mk_status mt_fsdp_init(mt_sharding *sh) {
     MK_TRY(sh->ctx, create_places(sh, s->w_ring, &sh->fsdp->w[kind]));
     MK_TRY(sh->ctx, create_places(sh, s->grad_ring, &sh->fsdp->grad[kind]));
   }
-  return MK_OK;
+  MK_TRY(sh->ctx, mt_fsdp_uses_make(sh->ctx, sh->cfg, sh->pp->evaluation_list, false, &sh->fsdp->uses[false]));
+  return mt_fsdp_uses_make(sh->ctx, sh->cfg, sh->pp->step_list, true, &sh->fsdp->uses[true]);
 }
 
 void mt_fsdp_fini(mt_sharding *sh) {
   if (sh->fsdp == NULL) return;
+  for (int i = 0; i < 2; i++)
+    mt_fsdp_uses_fini(sh->ctx, &sh->fsdp->uses[i]);
   for (int kind = 0; kind < 2; kind++) {
     destroy_places(sh->ctx, &sh->fsdp->grad[kind]);
     destroy_places(sh->ctx, &sh->fsdp->w[kind]);
@@ -83,6 +86,10 @@ static mk_status gather_kind(mt_sharding *sh, int kind, int unit) {
 mk_status mt_fsdp_gather(mt_sharding *sh, int unit) {
   MK_TRY(sh->ctx, gather_kind(sh, 0, unit));
   return gather_kind(sh, 1, unit);
+}
+
+bool mt_fsdp_here(const mt_sharding *sh, int unit) {
+  return sh->fsdp->w[0].at[unit] != MT_FSDP_NOWHERE || sh->fsdp->w[1].at[unit] != MT_FSDP_NOWHERE;
 }
 
 mk_status mt_fsdp_wait(mt_sharding *sh, int unit) {

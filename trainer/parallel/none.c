@@ -8,8 +8,8 @@
  * invariants  gradients of all microbatches are summed in FP32 */
 #include "trainer/parallel/parallel.h"
 
-static int64_t wire_bytes(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan) {
-  (void)params, (void)cfg, (void)plan;
+static int64_t wire_bytes(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan, const mt_pp *pp) {
+  (void)params, (void)cfg, (void)plan, (void)pp;
   return 0;
 }
 

@@ -9,6 +9,7 @@
 
 #include "trainer/comm/mesh.h"
 #include "trainer/model/params.h"
+#include "trainer/parallel/pp.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -26,7 +27,7 @@ typedef struct mt_sharding_ops {
   /* before a unit's weights are read, and after its forward pass (mt_pass) */
   mk_status (*before_use)(mt_sharding *sh, int unit, mt_use use);
   mk_status (*after_forward)(mt_sharding *sh, int unit);
-  /* after the backward pass of a unit; `last`: of the step's last microbatch */
+  /* a unit's gradients are complete for this microbatch (mt_pass); `last`: of the step's last microbatch */
   mk_status (*after_backward)(mt_sharding *sh, int unit, bool last);
   /* gradients are needed now: makes compute wait for what is under way */
   mk_status (*before_step)(mt_sharding *sh);
@@ -37,7 +38,7 @@ typedef struct mt_sharding_ops {
   mk_status (*hide)(mt_sharding *sh, int unit, bool gradient);
   /* pure: bytes this rank hands to the communicators in one step (payload as in comm.h), and bytes of parameters,
    * gradients and optimizer state */
-  int64_t (*wire_bytes)(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan);
+  int64_t (*wire_bytes)(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan, const mt_pp *pp);
   int64_t (*mem_bytes)(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan);
 } mt_sharding_ops;
 
@@ -57,6 +58,7 @@ struct mt_sharding {
   const mt_config *cfg;
   mt_params *params;
   mt_mesh *mesh;
+  const mt_pp *pp; /* the order of passes on this rank */
   mk_stream *compute, *comm;
   mk_event *ready, *reduced; /* compute -> comm, comm -> compute */
   mt_bucket *bucket;
@@ -75,8 +77,8 @@ mt_mesh_config mt_sharding_mesh(const mt_config *cfg);
 /* Storage of the parameters by cfg->shard; after mt_params_create, before placement. */
 void mt_sharding_layout(mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan);
 
-/* After placement. Streams and mesh are borrowed. */
-mk_status mt_sharding_create(mk_context *ctx, const mt_config *cfg, mt_params *params, mt_mesh *mesh,
+/* After placement. Streams, mesh and pipeline are borrowed. */
+mk_status mt_sharding_create(mk_context *ctx, const mt_config *cfg, mt_params *params, mt_mesh *mesh, const mt_pp *pp,
                              mk_stream *compute, mk_stream *comm, mt_sharding **out);
 void mt_sharding_destroy(mt_sharding *sh);
 

@@ -32,7 +32,7 @@ mk_status mt_stream_join(mk_context *ctx, mk_event *event, mk_stream *from, mk_s
 
 mt_comm *mt_sharding_group(const mt_mesh *mesh, bool expert) { return expert ? mesh->expert : mesh->dense; }
 
-mk_status mt_sharding_create(mk_context *ctx, const mt_config *cfg, mt_params *params, mt_mesh *mesh,
+mk_status mt_sharding_create(mk_context *ctx, const mt_config *cfg, mt_params *params, mt_mesh *mesh, const mt_pp *pp,
                              mk_stream *compute, mk_stream *comm, mt_sharding **out) {
   mk_status st = MK_OK;
   mt_sharding *sh = NULL;
@@ -42,6 +42,7 @@ mk_status mt_sharding_create(mk_context *ctx, const mt_config *cfg, mt_params *p
                       .cfg = cfg,
                       .params = params,
                       .mesh = mesh,
+                      .pp = pp,
                       .compute = compute,
                       .comm = comm};
   MK_TRY_GOTO(ctx, mk_event_create(compute->dev, &sh->ready), out);

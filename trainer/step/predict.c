@@ -10,8 +10,8 @@
 static int64_t forwards(const mt_config *cfg) { return (mt_parts_again(cfg, false) & MT_PART_ROWS) != 0 ? 2 : 1; }
 
 mt_wire mt_predict_wire(const mt_config *cfg, const mt_mesh_plan *plan, const mt_params *params, const mt_ep *ep,
-                        const int32_t *counts) {
-  mt_wire wire = {.sharding = mt_sharding_ops_for(cfg)->wire_bytes(params, cfg, plan),
+                        const mt_pp *pp, const int32_t *counts) {
+  mt_wire wire = {.sharding = mt_sharding_ops_for(cfg)->wire_bytes(params, cfg, plan, pp),
                   .optim = mt_optim_wire_bytes(cfg, plan),
                   .pp = mt_pp_wire_bytes(cfg, plan->pp_rank)};
   int64_t layers = mt_config_microbatches(cfg) * mt_params_layers(params, false);

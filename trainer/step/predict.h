@@ -28,7 +28,7 @@ typedef struct mt_wire {
 /* counts: i32 [microbatches, MoE layers of this rank, R, E], the routes of every source rank of the EP group to every
  * expert. */
 mt_wire mt_predict_wire(const mt_config *cfg, const mt_mesh_plan *plan, const mt_params *params, const mt_ep *ep,
-                        const int32_t *counts);
+                        const mt_pp *pp, const int32_t *counts);
 
 /* Host waits inside one step: those of the transport. */
 int64_t mt_predict_host_waits(const mt_config *cfg, const mt_params *params, const mt_ep *ep);

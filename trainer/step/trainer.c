@@ -35,7 +35,7 @@ static mk_status create_parts(mt_trainer *t, mt_comm *world) {
   t->optim = (mt_optim){.ctx = ctx, .cfg = c, .model = t->model, .mesh = t->mesh, .total_steps = total};
   mt_memory_plan_count(&t->memory, t->dev, t->model, &t->optim, t->pp);
   MK_TRY(ctx, mt_memory_plan_commit(&t->memory, t->model, &t->optim, t->pp));
-  return mt_sharding_create(ctx, c, &t->model->params, t->mesh, t->compute, t->comm, &t->sharding);
+  return mt_sharding_create(ctx, c, &t->model->params, t->mesh, t->pp, t->compute, t->comm, &t->sharding);
 }
 
 static mk_status create_host(mt_trainer *t) {

@@ -38,7 +38,7 @@ void costs_predict(costs *c, mt_trainer *t, const outcome *own, const outcome *o
   const mt_params *params = &t->model->params;
   for (int step = 0; step < OUTCOME_STEPS; step++) {
     int32_t *counts = step_counts(t, own, one, step);
-    mt_wire wire = mt_predict_wire(&t->cfg, &own->plan, params, t->ep, counts);
+    mt_wire wire = mt_predict_wire(&t->cfg, &own->plan, params, t->ep, t->pp, counts);
     c->wire_predicted += wire.sharding + wire.optim + wire.ep + wire.pp;
     c->ep_predicted += wire.ep;
     c->sharding_predicted += wire.sharding;
