@@ -210,7 +210,7 @@ static void charge_reduction(bound *b, int64_t n, double copies) {
 
 /* FSDP: a gather brings the weights of a copy to its other ranks, a reduce-scatter their gradients to the owners; how
  * often in a step, see trainer/parallel/fsdp.c; kept to the backward pass, at least once where forward passes overlap.
- * `ends`: embedding and head, gathered once a microbatch. Hybrid: each copy for itself, then one sum over the copies. */
+ * `ends`: embedding and head, gathered once a microbatch. Hybrid: each copy for itself, then a sum over the copies. */
 static void charge_sharded(bound *b, int64_t n, int64_t ends, double group) {
   const mt_config *c = b->cfg;
   if (c->shard != MT_SHARD_FSDP) return;

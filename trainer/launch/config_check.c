@@ -175,9 +175,6 @@ static mk_status check_built(mk_context *ctx, const mt_config *c) {
            MK_ERR_UNSUPPORTED,
            "norm: hybrid is a block of Olmo-core's older stack, whose weight names are not built; leave weights_in and "
            "weights_out empty");
-  MK_CHECK(ctx, c->shard != MT_SHARD_FSDP || c->pp == 1, MK_ERR_UNSUPPORTED,
-           "shard: fsdp gathers units in the order of one forward and one backward pass; with pp %lld use dist_opt",
-           (long long)c->pp);
   MK_CHECK(ctx, c->ranks == 1 || strcmp(c->device, "cuda") != 0, MK_ERR_UNSUPPORTED,
            "device: cuda runs one rank only; ranks is %lld (NCCL is built, the trainer does not use it yet)",
            (long long)c->ranks);

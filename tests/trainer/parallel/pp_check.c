@@ -1,5 +1,5 @@
 /* What a pipeline must do besides the sums of parallel_check. Started under mpirun:
- *   pp_check <check>:<pp>-<schedule>-<chunks>-<microbatches>[:<ep>:<transport>]...
+ *   pp_check <check>:<pp>-<schedule>-<chunks>-<microbatches>[:<ep>:<transport>[:<shard>]]...
  *   evaluate  held-out loss equals one rank's, and training does not notice
  *   poison    a NaN in the last stage's head makes the step non-finite on every rank, which changes nothing
  *   lease     rows of two live microbatches in one place, as an early release would put them, are noticed
@@ -283,14 +283,14 @@ static const struct {
               {"weights", check_weights},   {"memory", check_memory}, {"waits", check_waits}};
 
 static int run_check(const char *text, mt_comm *world, mt_comm *self) {
-  char check[16], schedule[16], transport[16] = "block";
+  char check[16], schedule[16], transport[16] = "block", shard[16] = "dist_opt";
   int pp = 1, chunks = 1, microbatches = 1, ep = 1;
   fixture f = {.world = world, .self = self, .cfg = tiny_config(), .name = text};
   f.ctx.rank = f.one_ctx.rank = world->rank;
-  int fields =
-      sscanf(text, "%15[^:]:%d-%15[^-]-%d-%d:%d:%15s", check, &pp, schedule, &chunks, &microbatches, &ep, transport);
+  int fields = sscanf(text, "%15[^:]:%d-%15[^-]-%d-%d:%d:%15[^:]:%15s", check, &pp, schedule, &chunks, &microbatches,
+                      &ep, transport, shard);
   f.cfg.ranks = world->size, f.cfg.pp = pp, f.cfg.pp_chunks = chunks, f.cfg.ep = ep, f.cfg.layers = pp * chunks + 2;
-  f.cfg.shard = world->size > pp ? MT_SHARD_DIST_OPT : MT_SHARD_NONE;
+  tiny_ok(&f.ctx, mt_config_set(&f.ctx, &f.cfg, "shard", world->size > pp ? shard : "none"), text);
   f.cfg.global_tokens = f.cfg.rank_tokens * (world->size / pp) * microbatches;
   tiny_ok(&f.ctx, mt_config_set(&f.ctx, &f.cfg, "pp_schedule", schedule), text);
   tiny_ok(&f.ctx, mt_config_set(&f.ctx, &f.cfg, "ep_transport", transport), text);
