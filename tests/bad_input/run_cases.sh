@@ -15,7 +15,7 @@ export STUDY=$SOURCE/experiments/expert-scaling/study.yaml
 for name in $(compgen -e MOEMARK_); do unset "$name"; done
 work=$(mktemp -d /tmp/moemark-bad-XXXXXX) || exit 1
 export WORK=$work XDG_CACHE_HOME=$work/cache
-tag=MOEMARK_CASE # not read by any program; found again in /proc/<pid>/environ
+tag=MOEMARK_CASE # not read by any program; found again in /proc/<pid>/environ; its value names this run's folder too
 trap 'rm -rf "$work"' EXIT
 # shellcheck source=tests/bad_input/functions.sh
 source "$here/functions.sh"
@@ -25,7 +25,7 @@ passed=0 failed=0 skipped=0
 left_behind() {
   local file
   for file in /proc/[0-9]*/environ; do
-    if grep -qzsxF "$tag=$1" "$file" 2>/dev/null; then
+    if grep -qzsxF "$tag=$1 $work" "$file" 2>/dev/null; then
       file=${file%/environ}
       [ "$(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "$file/status" 2>/dev/null)" = Z ] || echo "${file#/proc/}"
     fi
@@ -65,7 +65,7 @@ reasons() { # id wanted_codes regex check code
 run_case() { # id attacks command codes regex check
   local id=$1 command=$3 code text
   mkdir -p "$work/$id" && cd "$work/$id" || exit 1
-  env "$tag=$id" timeout -k 5 100 setsid --wait bash -c "source '$here/functions.sh'; $command" >stdout 2>stderr </dev/null
+  env "$tag=$id $work" timeout -k 5 100 setsid --wait bash -c "source '$here/functions.sh'; $command" >stdout 2>stderr </dev/null
   code=$?
   if [ -e skip ]; then
     skipped=$((skipped + 1))

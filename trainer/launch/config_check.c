@@ -37,11 +37,9 @@ static mk_status check_layout(mk_context *ctx, const mt_config *c) {
   MK_CHECK(ctx, shared % ep == 0, MK_ERR_CONFIG,
            "fsdp_shard_ranks: %lld is not a multiple of ep %lld; a copy of the parameters would lack experts",
            (long long)shared, (long long)ep);
-  MK_CHECK(ctx, c->shard != MT_SHARD_NONE || dp == ep, MK_ERR_CONFIG,
+  MK_CHECK(ctx, c->shard != MT_SHARD_NONE || dp == 1, MK_ERR_CONFIG,
            "shard: none reduces no gradient, but the layout has %lld data-parallel ranks; use ddp, dist_opt or fsdp",
            (long long)dp);
-  MK_CHECK(ctx, c->shard != MT_SHARD_NONE || dp == 1, MK_ERR_CONFIG,
-           "shard: none leaves dense gradients of %lld ranks apart; use ddp, dist_opt or fsdp", (long long)dp);
   return MK_OK;
 }
 
