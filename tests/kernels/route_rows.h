@@ -25,4 +25,13 @@ static inline mk_tensor spread_map(test_bench *b, int64_t tokens, int64_t top_k,
   return map;
 }
 
+/* What the ops that sum over routes add: nothing, a tensor, or the one that they overwrite. */
+typedef enum add_rule { ADD_NONE, ADD, ADD_IN_PLACE, ADDS } add_rule;
+
+/* The sums' output; `added` becomes what the op adds. */
+static inline mk_tensor sum_output(test_bench *b, const char *name, add_rule rule, mk_tensor add, mk_tensor *added) {
+  if (rule != ADD_NONE) *added = add;
+  return test_output_from(b, name, rule == ADD_IN_PLACE, &add);
+}
+
 #endif

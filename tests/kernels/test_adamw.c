@@ -127,11 +127,9 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("adamw");
-  TCase *tcase = tcase_create("adamw");
-  tcase_set_timeout(tcase, 120);
+  TCase *tcase = test_case(suite, "adamw", 120);
   CONF_ADD(tcase, cases);
   tcase_add_test(tcase, torch_values);
   tcase_add_test(tcase, clips_before_the_moments);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

@@ -92,10 +92,7 @@ CONF_TEST(cases)
 
 /* ---- gradients ---- */
 
-typedef struct attention_state {
-  mk_attention_fwd_args fwd;
-  mk_attention_bwd_args bwd;
-} attention_state;
+GRAD_CALLS(attention)
 
 static void build(grad_check *g) {
   attention_state *s = grad_state(g);
@@ -111,23 +108,8 @@ static void build(grad_check *g) {
   grad_output(g, "o", s->fwd.o, s->bwd.d_o);
 }
 
-static mk_status grad_forward(grad_check *g) {
-  attention_state *s = grad_state(g);
-  return mk_attention_fwd(g->bench.stream, &s->fwd);
-}
-
-static mk_status grad_backward(grad_check *g) {
-  attention_state *s = grad_state(g);
-  return mk_attention_bwd(g->bench.stream, &s->bwd);
-}
-
-static const grad_case grads[] = {{.name = "attention",
-                                   .build = build,
-                                   .forward = grad_forward,
-                                   .backward = grad_backward,
-                                   .shapes = {{2, 5, 4}, {1, 1, 2}},
-                                   .n_shapes = 2,
-                                   .variants = LAYOUTS}};
+static const grad_case grads[] = {
+    {GRAD_OP(attention, build), .shapes = {{2, 5, 4}, {1, 1, 2}}, .n_shapes = 2, .variants = LAYOUTS}};
 
 GRAD_TEST(grads)
 
@@ -148,9 +130,8 @@ START_TEST(blocks_fit_the_scratch) {
 END_TEST
 
 static void expect_refused(int64_t tokens, mk_qk_shape shape, mk_status status, const char *message) {
-  const mk_device_config config = {.name = "cpu", .threads = 1};
   test_bench b;
-  test_bench_open(&b, &config, 1, false);
+  test_bench_open_cpu(&b);
   mk_attention_fwd_args a = {.shape = shape};
   a.o = test_output(&b, "o", mk_tensor_2d(MK_F32, tokens, shape.heads * shape.head_dim));
   a.qkv = test_output(&b, "qkv", mk_tensor_2d(MK_F32, tokens, (shape.heads + 2 * shape.kv_heads) * shape.head_dim));
@@ -173,12 +154,10 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("attention");
-  TCase *tcase = tcase_create("attention");
-  tcase_set_timeout(tcase, 240);
+  TCase *tcase = test_case(suite, "attention", 240);
   CONF_ADD(tcase, cases);
   GRAD_ADD(tcase, grads);
   tcase_add_test(tcase, blocks_fit_the_scratch);
   tcase_add_test(tcase, refuses_bad_shapes);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

@@ -255,8 +255,7 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("base");
-  TCase *tcase = tcase_create("base");
-  tcase_set_timeout(tcase, 60);
+  TCase *tcase = test_case(suite, "base", 60);
   tcase_add_test(tcase, philox_known_answers);
   tcase_add_test(tcase, rng_unit_range);
   tcase_add_test(tcase, bf16_edges);
@@ -269,6 +268,5 @@ int main(void) {
   tcase_add_test(tcase, the_first_error_is_kept);
   tcase_add_test(tcase, a_message_stays_one_line);
   tcase_add_test(tcase, wrong_options_are_one_message);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

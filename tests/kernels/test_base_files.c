@@ -109,12 +109,10 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("base_files");
-  TCase *tcase = tcase_create("base_files");
-  tcase_set_timeout(tcase, 60);
+  TCase *tcase = test_case(suite, "base_files", 60);
   tcase_add_test(tcase, only_regular_files_are_opened);
   tcase_add_test(tcase, pieces_of_a_file);
   tcase_add_test(tcase, names_in_a_folder);
   tcase_add_test(tcase, sha256_known_answers);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

@@ -5,18 +5,10 @@
 #include "tests/support/conformance.h"
 #include "tests/support/gradient.h"
 
-enum { ADD_NONE, ADD, ADD_IN_PLACE, ADDS };
-
 /* dim: tokens, top-k, columns; variant: drop rule * ADDS + what is added */
 static mk_status finish_fwd(test_bench *b, const conf_point *p, mk_combine_fwd_args *a, mk_tensor add) {
   a->map = spread_map(b, p->dim[0], p->dim[1], (drop_rule)(p->variant / ADDS));
-  if (p->variant % ADDS != ADD_NONE) a->add = add;
-  if (p->variant % ADDS == ADD_IN_PLACE) {
-    test_set_role(b, &add, TEST_INOUT);
-    a->y = add;
-  } else {
-    a->y = test_output(b, "y", mk_tensor_2d(p->dtype, p->dim[0], p->dim[2]));
-  }
+  a->y = sum_output(b, "y", (add_rule)(p->variant % ADDS), add, &a->add);
   return mk_combine_fwd(b->stream, a);
 }
 
@@ -53,12 +45,7 @@ static mk_status launch_bwd(test_bench *b, const conf_point *p) {
                            .map = spread_map(b, p->dim[0], p->dim[1], (drop_rule)(p->variant % 3)),
                            .weights = exact_weights(b, routes),
                            .dweights = test_output(b, "dweights", routes)};
-  if (p->variant >= 3) {
-    test_set_role(b, &a.rows, TEST_INOUT);
-    a.drows = a.rows;
-  } else {
-    a.drows = test_output(b, "drows", rows);
-  }
+  a.drows = test_output_from(b, "drows", p->variant >= 3, &a.rows);
   return mk_combine_bwd(b->stream, &a);
 }
 
@@ -82,10 +69,7 @@ static const conf_case cases[] = {
 
 CONF_TEST(cases)
 
-typedef struct combine_state {
-  mk_combine_fwd_args fwd;
-  mk_combine_bwd_args bwd;
-} combine_state;
+GRAD_CALLS(combine)
 
 static void build(grad_check *g) {
   combine_state *s = grad_state(g);
@@ -108,23 +92,8 @@ static void build(grad_check *g) {
   grad_output(g, "y", s->fwd.y, s->bwd.dy);
 }
 
-static mk_status forward(grad_check *g) {
-  combine_state *s = grad_state(g);
-  return mk_combine_fwd(g->bench.stream, &s->fwd);
-}
-
-static mk_status backward(grad_check *g) {
-  combine_state *s = grad_state(g);
-  return mk_combine_bwd(g->bench.stream, &s->bwd);
-}
-
-static const grad_case grads[] = {{.name = "combine",
-                                   .build = build,
-                                   .forward = forward,
-                                   .backward = backward,
-                                   .shapes = {{5, 3, 4}, {1, 1, 1}},
-                                   .n_shapes = 2,
-                                   .variants = 3}};
+static const grad_case grads[] = {
+    {GRAD_OP(combine, build), .shapes = {{5, 3, 4}, {1, 1, 1}}, .n_shapes = 2, .variants = 3}};
 
 GRAD_TEST(grads)
 
@@ -183,12 +152,10 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("combine");
-  TCase *tcase = tcase_create("combine");
-  tcase_set_timeout(tcase, 240);
+  TCase *tcase = test_case(suite, "combine", 240);
   CONF_ADD(tcase, cases);
   GRAD_ADD(tcase, grads);
   tcase_add_loop_test(tcase, backward_rounds_the_weight_first, 0, CASE_DEVICES);
   tcase_add_test(tcase, p12_same_bits_in_100_runs);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

@@ -161,14 +161,12 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("cpu_async");
-  TCase *tcase = tcase_create("cpu_async");
-  tcase_set_timeout(tcase, 60);
+  TCase *tcase = test_case(suite, "cpu_async", 60);
   tcase_add_test(tcase, a_wait_orders_streams);
   tcase_add_test(tcase, a_missing_wait_shows);
   tcase_add_test(tcase, a_full_ring_blocks);
   tcase_add_test(tcase, faults_arrive_later);
   tcase_add_test(tcase, a_wait_ignores_later_records);
   tcase_add_test(tcase, elapsed_time);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

@@ -232,8 +232,7 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("cross_entropy");
-  TCase *tcase = tcase_create("cross_entropy");
-  tcase_set_timeout(tcase, 240);
+  TCase *tcase = test_case(suite, "cross_entropy", 240);
   CONF_ADD(tcase, cases);
   GRAD_ADD(tcase, grads);
   tcase_add_loop_test(tcase, r05_cross_entropy_alone, 0, CASE_DEVICES);
@@ -242,6 +241,5 @@ int main(void) {
   tcase_add_loop_test(tcase, nonfinite_logits, 0, CASE_DEVICES);
   tcase_add_loop_test(tcase, chunks_of_minus_infinity, 0, CASE_DEVICES);
   tcase_add_loop_test(tcase, refuses_a_label_beyond_the_vocabulary, 0, CASE_DEVICES);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

@@ -314,8 +314,7 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("device");
-  TCase *tcase = tcase_create("device");
-  tcase_set_timeout(tcase, 60);
+  TCase *tcase = test_case(suite, "device", 60);
   tcase_add_test(tcase, unknown_device_lists_the_known);
   tcase_add_test(tcase, absent_devices_say_how_to_get_them);
   tcase_add_test(tcase, info_names_the_choices);
@@ -329,6 +328,5 @@ int main(void) {
   tcase_add_loop_test_raise_signal(tcase, guarded_memory_is_unreadable, SIGSEGV, 0, CPU_DEVICES);
   tcase_add_loop_test(tcase, unguarded_memory_is_readable, 0, CPU_DEVICES);
   tcase_add_loop_test(tcase, guard_forgets_freed_blocks, 0, CPU_DEVICES);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

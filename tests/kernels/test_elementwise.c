@@ -64,9 +64,8 @@ static const conf_case cases[] = {
 CONF_TEST(cases)
 
 START_TEST(refuses_unequal_counts) {
-  const mk_device_config config = {.name = "cpu", .threads = 1};
   test_bench b;
-  test_bench_open(&b, &config, 1, false);
+  test_bench_open_cpu(&b);
   mk_tensor four = test_random(&b, "four", TEST_IN, mk_tensor_1d(MK_F32, 4), 0, 1);
   mk_tensor five = test_output(&b, "five", mk_tensor_1d(MK_F32, 5));
   mk_tensor half = test_output(&b, "half", mk_tensor_1d(MK_BF16, 4));
@@ -107,11 +106,9 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("elementwise");
-  TCase *tcase = tcase_create("elementwise");
-  tcase_set_timeout(tcase, 120);
+  TCase *tcase = test_case(suite, "elementwise", 120);
   CONF_ADD(tcase, cases);
   tcase_add_test(tcase, refuses_unequal_counts);
   tcase_add_test(tcase, squared_norm_is_exact_for_many_ones);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

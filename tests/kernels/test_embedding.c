@@ -42,10 +42,7 @@ static const conf_case cases[] = {
 
 CONF_TEST(cases)
 
-typedef struct embedding_state {
-  mk_embedding_fwd_args fwd;
-  mk_embedding_bwd_args bwd;
-} embedding_state;
+GRAD_CALLS(embedding)
 
 static void build(grad_check *g) {
   embedding_state *s = grad_state(g);
@@ -60,22 +57,7 @@ static void build(grad_check *g) {
   grad_output(g, "y", s->fwd.y, s->bwd.dy);
 }
 
-static mk_status forward(grad_check *g) {
-  embedding_state *s = grad_state(g);
-  return mk_embedding_fwd(g->bench.stream, &s->fwd);
-}
-
-static mk_status backward(grad_check *g) {
-  embedding_state *s = grad_state(g);
-  return mk_embedding_bwd(g->bench.stream, &s->bwd);
-}
-
-static const grad_case grads[] = {{.name = "embedding",
-                                   .build = build,
-                                   .forward = forward,
-                                   .backward = backward,
-                                   .shapes = {{7, 3, 4}, {1, 1, 1}},
-                                   .n_shapes = 2}};
+static const grad_case grads[] = {{GRAD_OP(embedding, build), .shapes = {{7, 3, 4}, {1, 1, 1}}, .n_shapes = 2}};
 
 GRAD_TEST(grads)
 
@@ -102,11 +84,9 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("embedding");
-  TCase *tcase = tcase_create("embedding");
-  tcase_set_timeout(tcase, 120);
+  TCase *tcase = test_case(suite, "embedding", 120);
   CONF_ADD(tcase, cases);
   GRAD_ADD(tcase, grads);
   tcase_add_test(tcase, refuses_ids_outside_the_vocabulary);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

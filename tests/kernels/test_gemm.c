@@ -227,13 +227,11 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("gemm");
-  TCase *tcase = tcase_create("gemm");
-  tcase_set_timeout(tcase, 120);
+  TCase *tcase = test_case(suite, "gemm", 120);
   tcase_add_test(tcase, offsets_are_64_bit);
   tcase_add_test(tcase, tasks_cover_the_output_once);
   tcase_add_test(tcase, residual_at_size);
   tcase_add_test(tcase, other_offsets_take_no_memory);
   tcase_add_test(tcase, native_does_not_depend_on_threads);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

@@ -1,7 +1,6 @@
 /* Grouped GEMM: conformance over patterns of group sizes, tails of garbage, refused offsets, gradients. */
+#include "tests/kernels/gemm_parts.h"
 #include "tests/support/check_main.h"
-#include "tests/support/conformance.h"
-#include "tests/support/gradient.h"
 
 enum { PLAIN, PACKED, MAX_GROUPS = 9 };
 
@@ -49,19 +48,10 @@ static mk_tensor weights(test_bench *b, const conf_point *p) {
   return test_random(b, "w", TEST_IN, mk_tensor_3d(p->dtype, patterns[p->dim[0]].groups, p->dim[1], p->dim[2]), 0, 1);
 }
 
-static mk_tensor pack(test_bench *b, const conf_point *p, const mk_tensor *w) {
-  size_t bytes = mk_gemm_pack_bytes(b->dev, w->dtype, w->dim[0], w->dim[1], w->dim[2]);
-  if (p->variant != PACKED || bytes == 0) return (mk_tensor){0};
-  mk_tensor packed = test_output(b, "packed", mk_tensor_1d(MK_U8, (int64_t)bytes));
-  test_set_role(b, &packed, TEST_IN);
-  test_ok(b, mk_linear_pack(b->stream, &(mk_linear_pack_args){.w = *w, .packed = packed}), "linear_pack");
-  return packed;
-}
-
 /* dim: pattern, N, K */
 static mk_status fwd(test_bench *b, const conf_point *p) {
   mk_grouped_gemm_fwd_args a = {.x = row_buffer(b, "x", p->dtype, p->dim[0], p->dim[2]), .w = weights(b, p)};
-  a.packed = pack(b, p, &a.w);
+  if (p->variant == PACKED) a.packed = packed_weights(b, &a.w);
   a.offsets = offsets_of(b, p->dim[0]);
   a.y = row_output(b, "y", p->dtype, p->dim[0], p->dim[1]);
   return mk_grouped_gemm_fwd(b->stream, &a);
@@ -69,7 +59,7 @@ static mk_status fwd(test_bench *b, const conf_point *p) {
 
 static mk_status dgrad(test_bench *b, const conf_point *p) {
   mk_grouped_gemm_dgrad_args a = {.dy = row_buffer(b, "dy", p->dtype, p->dim[0], p->dim[1]), .w = weights(b, p)};
-  a.packed = pack(b, p, &a.w);
+  if (p->variant == PACKED) a.packed = packed_weights(b, &a.w);
   a.offsets = offsets_of(b, p->dim[0]);
   a.dx = row_output(b, "dx", p->dtype, p->dim[0], p->dim[2]);
   return mk_grouped_gemm_dgrad(b->stream, &a);
@@ -89,37 +79,16 @@ static mk_status wgrad(test_bench *b, const conf_point *p) {
       .n_shapes = 9
 
 static const conf_case cases[] = {
-    {.name = "grouped_gemm_fwd",
-     .launch = fwd,
-     .shapes = SHAPES,
-     .variants = 2,
-     .nmse_f32 = 1e-12,
-     .nmse_bf16 = CONF_ROUND_BF16,
-     .both_kernels = true},
-    {.name = "grouped_gemm_dgrad",
-     .launch = dgrad,
-     .shapes = SHAPES,
-     .variants = 2,
-     .nmse_f32 = 1e-12,
-     .nmse_bf16 = CONF_ROUND_BF16,
-     .both_kernels = true},
-    {.name = "grouped_gemm_wgrad",
-     .launch = wgrad,
-     .shapes = SHAPES,
-     .nmse_f32 = 1e-12,
-     .nmse_bf16 = 1e-12,
-     .both_kernels = true},
+    {.name = "grouped_gemm_fwd", .launch = fwd, .shapes = SHAPES, .variants = 2, GEMM_TO_STORAGE},
+    {.name = "grouped_gemm_dgrad", .launch = dgrad, .shapes = SHAPES, .variants = 2, GEMM_TO_STORAGE},
+    {.name = "grouped_gemm_wgrad", .launch = wgrad, .shapes = SHAPES, GEMM_TO_F32},
 };
 
 CONF_TEST(cases)
 
 /* ---- gradients ---- */
 
-typedef struct grouped_state {
-  mk_grouped_gemm_fwd_args fwd;
-  mk_grouped_gemm_dgrad_args dgrad;
-  mk_grouped_gemm_wgrad_args wgrad;
-} grouped_state;
+GRAD_GEMM_CALLS(grouped_gemm)
 
 /* A buffer without spare rows: their outputs would be NaN in the loss. */
 static mk_tensor plain_rows(grad_check *g, const char *name, int64_t cols) {
@@ -127,7 +96,7 @@ static mk_tensor plain_rows(grad_check *g, const char *name, int64_t cols) {
 }
 
 static void build(grad_check *g) {
-  grouped_state *s = grad_state(g);
+  grouped_gemm_state *s = grad_state(g);
   int64_t n = g->dim[1], k = g->dim[2];
   mk_tensor shape = mk_tensor_3d(MK_F64, patterns[g->dim[0]].groups, n, k);
   s->fwd.x = plain_rows(g, "x", k);
@@ -135,44 +104,21 @@ static void build(grad_check *g) {
   s->fwd.offsets = offsets_of(&g->bench, g->dim[0]);
   s->fwd.y = plain_rows(g, "y", n);
   s->dgrad.dy = plain_rows(g, "dy", n);
-  s->dgrad.w = s->fwd.w;
   s->dgrad.offsets = s->fwd.offsets;
   s->dgrad.dx = plain_rows(g, "dx", k);
-  s->wgrad.dy = s->dgrad.dy;
-  s->wgrad.x = s->fwd.x;
   s->wgrad.offsets = s->fwd.offsets;
-  s->wgrad.dw = test_constant(&g->bench, "dw", TEST_INOUT, shape, 0);
-  grad_input(g, "x", s->fwd.x, s->dgrad.dx);
-  grad_input(g, "w", s->fwd.w, s->wgrad.dw);
-  grad_output(g, "y", s->fwd.y, s->dgrad.dy);
+  grad_gemms(g);
 }
 
-static mk_status grad_forward(grad_check *g) {
-  grouped_state *s = grad_state(g);
-  return mk_grouped_gemm_fwd(g->bench.stream, &s->fwd);
-}
-
-static mk_status grad_backward(grad_check *g) {
-  grouped_state *s = grad_state(g);
-  mk_status st = mk_grouped_gemm_dgrad(g->bench.stream, &s->dgrad);
-  return st != MK_OK ? st : mk_grouped_gemm_wgrad(g->bench.stream, &s->wgrad);
-}
-
-static const grad_case grads[] = {{.name = "grouped_gemm",
-                                   .build = build,
-                                   .forward = grad_forward,
-                                   .backward = grad_backward,
-                                   .shapes = {{2, 3, 4}, {4, 5, 2}},
-                                   .n_shapes = 2}};
+static const grad_case grads[] = {{GRAD_OP(grouped_gemm, build), .shapes = {{2, 3, 4}, {4, 5, 2}}, .n_shapes = 2}};
 
 GRAD_TEST(grads)
 
 /* ---- refusals ---- */
 
 static void expect_refused(const double *values, const char *message) {
-  const mk_device_config config = {.name = "cpu", .threads = 1};
   test_bench b;
-  test_bench_open(&b, &config, 1, false);
+  test_bench_open_cpu(&b);
   mk_grouped_gemm_fwd_args a = {.x = test_random(&b, "x", TEST_IN, mk_tensor_2d(MK_F32, 6, 4), 0, 1)};
   a.w = test_random(&b, "w", TEST_IN, mk_tensor_3d(MK_F32, 3, 5, 4), 0, 1);
   a.offsets = test_values(&b, "offsets", TEST_IN, mk_tensor_1d(MK_I32, 4), values);
@@ -191,11 +137,9 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("grouped_gemm");
-  TCase *tcase = tcase_create("grouped_gemm");
-  tcase_set_timeout(tcase, 120);
+  TCase *tcase = test_case(suite, "grouped_gemm", 120);
   CONF_ADD(tcase, cases);
   GRAD_ADD(tcase, grads);
   tcase_add_test(tcase, refuses_bad_offsets);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

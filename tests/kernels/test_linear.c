@@ -1,7 +1,6 @@
 /* Linear layers: conformance of the three GEMMs in every mix of dtypes and both kernels, exact integers, gradients. */
+#include "tests/kernels/gemm_parts.h"
 #include "tests/support/check_main.h"
-#include "tests/support/conformance.h"
-#include "tests/support/gradient.h"
 
 enum { PLAIN, PACKED, ADD, ADD_IN_PLACE };
 
@@ -9,21 +8,11 @@ static mk_tensor activations(test_bench *b, const char *name, mk_dtype dtype, in
   return test_random(b, name, TEST_IN, mk_tensor_2d(dtype, rows, cols), 0.1, 1.0);
 }
 
-/* The device's packed copy of w; absent where it wants none. */
-static mk_tensor pack(test_bench *b, const mk_tensor *w) {
-  size_t bytes = mk_gemm_pack_bytes(b->dev, w->dtype, 1, w->dim[0], w->dim[1]);
-  if (bytes == 0) return (mk_tensor){0};
-  mk_tensor packed = test_output(b, "packed", mk_tensor_1d(MK_U8, (int64_t)bytes));
-  test_set_role(b, &packed, TEST_IN);
-  test_ok(b, mk_linear_pack(b->stream, &(mk_linear_pack_args){.w = *w, .packed = packed}), "linear_pack");
-  return packed;
-}
-
 /* dim: T, N, K */
 static mk_status forward(test_bench *b, const conf_point *p, mk_dtype x, mk_dtype w, mk_dtype y) {
   mk_linear_fwd_args a = {.x = activations(b, "x", x, p->dim[0], p->dim[2])};
   a.w = activations(b, "w", w, p->dim[1], p->dim[2]);
-  if (p->variant == PACKED) a.packed = pack(b, &a.w);
+  if (p->variant == PACKED) a.packed = packed_weights(b, &a.w);
   a.y = test_output(b, "y", mk_tensor_2d(y, p->dim[0], p->dim[1]));
   return mk_linear_fwd(b->stream, &a);
 }
@@ -41,15 +30,10 @@ static mk_status fwd_f32_inputs(test_bench *b, const conf_point *p) {
 static mk_status dgrad(test_bench *b, const conf_point *p) {
   mk_linear_dgrad_args a = {.dy = activations(b, "dy", p->dtype, p->dim[0], p->dim[1])};
   a.w = activations(b, "w", p->dtype, p->dim[1], p->dim[2]);
-  mk_tensor shape = mk_tensor_2d(p->dtype, p->dim[0], p->dim[2]);
-  if (p->variant == PACKED) a.packed = pack(b, &a.w);
-  if (p->variant >= ADD) a.add = test_random(b, "add", TEST_IN, shape, 0, 3);
-  if (p->variant == ADD_IN_PLACE) {
-    test_set_role(b, &a.add, TEST_INOUT);
-    a.dx = a.add;
-  } else {
-    a.dx = test_output(b, "dx", shape);
-  }
+  if (p->variant == PACKED) a.packed = packed_weights(b, &a.w);
+  mk_tensor add = test_random(b, "add", TEST_IN, mk_tensor_2d(p->dtype, p->dim[0], p->dim[2]), 0, 3);
+  if (p->variant >= ADD) a.add = add;
+  a.dx = test_output_from(b, "dx", p->variant == ADD_IN_PLACE, &add);
   return mk_linear_dgrad(b->stream, &a);
 }
 
@@ -85,52 +69,13 @@ static mk_status integers_wgrad(test_bench *b, const conf_point *p) {
 #define EXACT_SHAPES {{1, 67, 33}, {31, 33, 1100}, {300, 70, 67}}, .n_shapes = 3
 
 static const conf_case cases[] = {
-    {.name = "linear_fwd",
-     .launch = fwd,
-     .shapes = SHAPES,
-     .variants = 2,
-     .nmse_f32 = 1e-12,
-     .nmse_bf16 = CONF_ROUND_BF16,
-     .both_kernels = true},
-    {.name = "linear_fwd to f32",
-     .launch = fwd_f32_out,
-     .shapes = SHAPES,
-     .variants = 2,
-     .nmse_f32 = 1e-12,
-     .nmse_bf16 = 1e-12,
-     .both_kernels = true},
-    {.name = "linear_fwd, f32 weights",
-     .launch = fwd_f32_weights,
-     .shapes = SHAPES,
-     .nmse_f32 = 1e-12,
-     .nmse_bf16 = 1e-12,
-     .both_kernels = true},
-    {.name = "linear_fwd, f32 inputs",
-     .launch = fwd_f32_inputs,
-     .shapes = SHAPES,
-     .variants = 2,
-     .nmse_f32 = 1e-12,
-     .nmse_bf16 = CONF_ROUND_BF16,
-     .both_kernels = true},
-    {.name = "linear_dgrad",
-     .launch = dgrad,
-     .shapes = SHAPES,
-     .variants = 4,
-     .nmse_f32 = 1e-12,
-     .nmse_bf16 = CONF_ROUND_BF16,
-     .both_kernels = true},
-    {.name = "linear_wgrad",
-     .launch = wgrad,
-     .shapes = SHAPES,
-     .nmse_f32 = 1e-12,
-     .nmse_bf16 = 1e-12,
-     .both_kernels = true},
-    {.name = "linear_wgrad, mixed",
-     .launch = wgrad_mixed,
-     .shapes = SHAPES,
-     .nmse_f32 = 1e-12,
-     .nmse_bf16 = 1e-12,
-     .both_kernels = true},
+    {.name = "linear_fwd", .launch = fwd, .shapes = SHAPES, .variants = 2, GEMM_TO_STORAGE},
+    {.name = "linear_fwd to f32", .launch = fwd_f32_out, .shapes = SHAPES, .variants = 2, GEMM_TO_F32},
+    {.name = "linear_fwd, f32 weights", .launch = fwd_f32_weights, .shapes = SHAPES, GEMM_TO_F32},
+    {.name = "linear_fwd, f32 inputs", .launch = fwd_f32_inputs, .shapes = SHAPES, .variants = 2, GEMM_TO_STORAGE},
+    {.name = "linear_dgrad", .launch = dgrad, .shapes = SHAPES, .variants = 4, GEMM_TO_STORAGE},
+    {.name = "linear_wgrad", .launch = wgrad, .shapes = SHAPES, GEMM_TO_F32},
+    {.name = "linear_wgrad, mixed", .launch = wgrad_mixed, .shapes = SHAPES, GEMM_TO_F32},
     {.name = "linear_fwd, integers", .launch = integers, .shapes = EXACT_SHAPES, .both_kernels = true},
     {.name = "linear_wgrad, integers", .launch = integers_wgrad, .shapes = EXACT_SHAPES, .both_kernels = true},
 };
@@ -139,11 +84,7 @@ CONF_TEST(cases)
 
 /* ---- gradients ---- */
 
-typedef struct linear_state {
-  mk_linear_fwd_args fwd;
-  mk_linear_dgrad_args dgrad;
-  mk_linear_wgrad_args wgrad;
-} linear_state;
+GRAD_GEMM_CALLS(linear)
 
 static void build(grad_check *g) {
   linear_state *s = grad_state(g);
@@ -152,42 +93,19 @@ static void build(grad_check *g) {
   s->fwd.w = test_random(&g->bench, "w", TEST_IN, mk_tensor_2d(MK_F64, n, k), 0, 1);
   s->fwd.y = test_output(&g->bench, "y", mk_tensor_2d(MK_F64, t, n));
   s->dgrad.dy = test_random(&g->bench, "dy", TEST_IN, mk_tensor_2d(MK_F64, t, n), 0, 1);
-  s->dgrad.w = s->fwd.w;
   s->dgrad.dx = test_output(&g->bench, "dx", mk_tensor_2d(MK_F64, t, k));
-  s->wgrad.dy = s->dgrad.dy;
-  s->wgrad.x = s->fwd.x;
-  s->wgrad.dw = test_constant(&g->bench, "dw", TEST_INOUT, mk_tensor_2d(MK_F64, n, k), 0);
-  grad_input(g, "x", s->fwd.x, s->dgrad.dx);
-  grad_input(g, "w", s->fwd.w, s->wgrad.dw);
-  grad_output(g, "y", s->fwd.y, s->dgrad.dy);
+  grad_gemms(g);
 }
 
-static mk_status grad_forward(grad_check *g) {
-  linear_state *s = grad_state(g);
-  return mk_linear_fwd(g->bench.stream, &s->fwd);
-}
-
-static mk_status grad_backward(grad_check *g) {
-  linear_state *s = grad_state(g);
-  mk_status st = mk_linear_dgrad(g->bench.stream, &s->dgrad);
-  return st != MK_OK ? st : mk_linear_wgrad(g->bench.stream, &s->wgrad);
-}
-
-static const grad_case grads[] = {{.name = "linear",
-                                   .build = build,
-                                   .forward = grad_forward,
-                                   .backward = grad_backward,
-                                   .shapes = {{3, 5, 7}, {1, 1, 1}},
-                                   .n_shapes = 2}};
+static const grad_case grads[] = {{GRAD_OP(linear, build), .shapes = {{3, 5, 7}, {1, 1, 1}}, .n_shapes = 2}};
 
 GRAD_TEST(grads)
 
 /* ---- refusals ---- */
 
 START_TEST(refuses_wrong_shapes) {
-  const mk_device_config config = {.name = "cpu", .threads = 1};
   test_bench b;
-  test_bench_open(&b, &config, 1, false);
+  test_bench_open_cpu(&b);
   mk_linear_fwd_args a = {.x = activations(&b, "x", MK_F32, 4, 9), .w = activations(&b, "w", MK_F32, 3, 8)};
   a.y = test_output(&b, "y", mk_tensor_2d(MK_F32, 4, 3));
   ck_assert_int_eq(mk_linear_fwd(b.stream, &a), MK_ERR_ARG);
@@ -203,9 +121,8 @@ START_TEST(refuses_wrong_shapes) {
 END_TEST
 
 START_TEST(refuses_f64_on_cpu) {
-  const mk_device_config config = {.name = "cpu", .threads = 1};
   test_bench b;
-  test_bench_open(&b, &config, 1, false);
+  test_bench_open_cpu(&b);
   mk_linear_fwd_args a = {.x = activations(&b, "x", MK_F64, 4, 8), .w = activations(&b, "w", MK_F64, 3, 8)};
   a.y = test_output(&b, "y", mk_tensor_2d(MK_F64, 4, 3));
   ck_assert_int_eq(mk_linear_fwd(b.stream, &a), MK_ERR_UNSUPPORTED);
@@ -215,12 +132,10 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("linear");
-  TCase *tcase = tcase_create("linear");
-  tcase_set_timeout(tcase, 120);
+  TCase *tcase = test_case(suite, "linear", 120);
   CONF_ADD(tcase, cases);
   GRAD_ADD(tcase, grads);
   tcase_add_test(tcase, refuses_wrong_shapes);
   tcase_add_test(tcase, refuses_f64_on_cpu);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

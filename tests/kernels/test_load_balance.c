@@ -209,14 +209,12 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("load_balance");
-  TCase *tcase = tcase_create("load_balance");
-  tcase_set_timeout(tcase, 240);
+  TCase *tcase = test_case(suite, "load_balance", 240);
   CONF_ADD(tcase, cases);
   tcase_add_loop_test(tcase, balanced_routing_gives_one, 0, CASE_DEVICES);
   tcase_add_loop_test(tcase, r01_r09_worked_values, 0, CASE_DEVICES);
   tcase_add_loop_test(tcase, r03_gradient_scale, 0, CASE_DEVICES);
   tcase_add_loop_test(tcase, hf_pools_layers, 0, CASE_DEVICES);
   tcase_add_loop_test(tcase, refuses_groups_that_do_not_divide, 0, CASE_DEVICES);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

@@ -307,8 +307,7 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("mxfp8");
-  TCase *tcase = tcase_create("mxfp8");
-  tcase_set_timeout(tcase, 300);
+  TCase *tcase = test_case(suite, "mxfp8", 300);
   CONF_ADD(tcase, cases);
   tcase_add_loop_test(tcase, scale_rules, 0, 2);
   tcase_add_loop_test(tcase, every_bf16_scale, 0, 2);
@@ -320,6 +319,5 @@ int main(void) {
   tcase_add_loop_test(tcase, blocks_along_the_sum, 0, 2);
   tcase_add_test(tcase, swizzle);
   tcase_add_test(tcase, refused);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

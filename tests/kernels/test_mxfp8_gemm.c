@@ -126,11 +126,9 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("mxfp8_gemm");
-  TCase *tcase = tcase_create("mxfp8_gemm");
-  tcase_set_timeout(tcase, 300);
+  TCase *tcase = test_case(suite, "mxfp8_gemm", 300);
   CONF_ADD(tcase, cases);
   tcase_add_test(tcase, equals_values_in_fp32);
   tcase_add_test(tcase, refused);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

@@ -40,10 +40,9 @@ static void draw(test_bench *b, int64_t first, int64_t count, double *out) {
 
 /* Philox and Python's statistics.NormalDist().inv_cdf in an independent program: seven digits. */
 START_TEST(known_values) {
-  const mk_device_config config = {.name = "cpu", .threads = 1};
   double got[15], far = 0;
   test_bench b;
-  test_bench_open(&b, &config, 1, false);
+  test_bench_open_cpu(&b);
   draw(&b, 0, 15, got);
   draw(&b, (INT64_C(1) << 40) + 5, 1, &far);
   ck_assert_double_eq_tol(got[0], 0.6214725445969833, 5e-7);
@@ -95,12 +94,10 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("param_init");
-  TCase *tcase = tcase_create("param_init");
-  tcase_set_timeout(tcase, 120);
+  TCase *tcase = test_case(suite, "param_init", 120);
   CONF_ADD(tcase, cases);
   tcase_add_test(tcase, known_values);
   tcase_add_test(tcase, a_shard_draws_what_the_whole_draws);
   tcase_add_test(tcase, moments);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

@@ -16,17 +16,9 @@ static mk_status launch_fwd(test_bench *b, const conf_point *p) {
   return mk_permute_fwd(b->stream, &a);
 }
 
-enum { ADD_NONE, ADD, ADD_IN_PLACE, ADDS };
-
 static mk_permute_bwd_args make_bwd(test_bench *b, const conf_point *p, mk_tensor dout, mk_tensor add) {
   mk_permute_bwd_args a = {.dout = dout, .map = spread_map(b, p->dim[0], p->dim[1], (drop_rule)(p->variant / ADDS))};
-  if (p->variant % ADDS != ADD_NONE) a.add = add;
-  if (p->variant % ADDS == ADD_IN_PLACE) {
-    test_set_role(b, &add, TEST_INOUT);
-    a.dx = add;
-  } else {
-    a.dx = test_output(b, "dx", mk_tensor_2d(p->dtype, p->dim[0], p->dim[2]));
-  }
+  a.dx = sum_output(b, "dx", (add_rule)(p->variant % ADDS), add, &a.add);
   return a;
 }
 
@@ -64,10 +56,7 @@ static const conf_case cases[] = {
 
 CONF_TEST(cases)
 
-typedef struct permute_state {
-  mk_permute_fwd_args fwd;
-  mk_permute_bwd_args bwd;
-} permute_state;
+GRAD_CALLS(permute)
 
 static void build(grad_check *g) {
   permute_state *s = grad_state(g);
@@ -84,23 +73,8 @@ static void build(grad_check *g) {
   grad_output(g, "out", s->fwd.out, s->bwd.dout);
 }
 
-static mk_status forward(grad_check *g) {
-  permute_state *s = grad_state(g);
-  return mk_permute_fwd(g->bench.stream, &s->fwd);
-}
-
-static mk_status backward(grad_check *g) {
-  permute_state *s = grad_state(g);
-  return mk_permute_bwd(g->bench.stream, &s->bwd);
-}
-
-static const grad_case grads[] = {{.name = "permute",
-                                   .build = build,
-                                   .forward = forward,
-                                   .backward = backward,
-                                   .shapes = {{5, 3, 4}, {1, 1, 1}},
-                                   .n_shapes = 2,
-                                   .variants = 3}};
+static const grad_case grads[] = {
+    {GRAD_OP(permute, build), .shapes = {{5, 3, 4}, {1, 1, 1}}, .n_shapes = 2, .variants = 3}};
 
 GRAD_TEST(grads)
 
@@ -181,13 +155,11 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("permute");
-  TCase *tcase = tcase_create("permute");
-  tcase_set_timeout(tcase, 240);
+  TCase *tcase = test_case(suite, "permute", 240);
   CONF_ADD(tcase, cases);
   GRAD_ADD(tcase, grads);
   tcase_add_loop_test(tcase, p01_row_offsets_are_64_bit, 0, CASE_DEVICES);
   tcase_add_test(tcase, p02_expert_weight_offsets_are_64_bit);
   tcase_add_loop_test(tcase, refuses_rows_beyond_the_buffer, 0, CASE_DEVICES);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

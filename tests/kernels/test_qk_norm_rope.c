@@ -107,13 +107,10 @@ static const conf_case cases[] = {
 
 CONF_TEST(cases)
 
-typedef struct qk_state {
-  mk_qk_norm_rope_fwd_args fwd;
-  mk_qk_norm_rope_bwd_args bwd;
-} qk_state;
+GRAD_CALLS(qk_norm_rope)
 
 static void build(grad_check *g) {
-  qk_state *s = grad_state(g);
+  qk_norm_rope_state *s = grad_state(g);
   g->bench.wide = true; /* rope, rstd and gains in f64 */
   make_fwd(&g->bench, MK_F64, g->dim, g->variant, &s->fwd);
   s->fwd.out = test_output(&g->bench, "out", packed_shape(MK_F64, &s->fwd.shape, g->dim[3]));
@@ -127,25 +124,8 @@ static void build(grad_check *g) {
   grad_output(g, "out", s->fwd.out, s->bwd.dout);
 }
 
-static mk_status forward(grad_check *g) {
-  qk_state *s = grad_state(g);
-  return mk_qk_norm_rope_fwd(g->bench.stream, &s->fwd);
-}
-
-static mk_status backward(grad_check *g) {
-  qk_state *s = grad_state(g);
-  return mk_qk_norm_rope_bwd(g->bench.stream, &s->bwd);
-}
-
-static const grad_case grads[] = {{.name = "qk_norm_rope",
-                                   .build = build,
-                                   .forward = forward,
-                                   .backward = backward,
-                                   .shapes = {{3, 201, 4, 2}, {1, 101, 2, 1}},
-                                   .n_shapes = 2,
-                                   .variants = 6,
-                                   .step = 1e-6,
-                                   .tolerance = 1e-5}};
+static const grad_case grads[] = {{GRAD_OP(qk_norm_rope, build), .shapes = {{3, 201, 4, 2}, {1, 101, 2, 1}},
+                                   .n_shapes = 2, .variants = 6, .step = 1e-6, .tolerance = 1e-5}};
 
 GRAD_TEST(grads)
 
@@ -161,9 +141,8 @@ START_TEST(table_values) {
 END_TEST
 
 START_TEST(refuses_odd_head_dim) {
-  const mk_device_config config = {.name = "cpu", .threads = 1};
   test_bench b;
-  test_bench_open(&b, &config, 1, false);
+  test_bench_open_cpu(&b);
   mk_qk_norm_rope_fwd_args a = {.shape = {.heads = 2, .kv_heads = 1, .head_dim = 3, .seq_len = 2}};
   a.qkv = test_random(&b, "qkv", TEST_IN, mk_tensor_2d(MK_F32, 2, 12), 0, 1);
   ck_assert_int_eq(mk_qk_norm_rope_fwd(b.stream, &a), MK_ERR_ARG);
@@ -176,12 +155,10 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("qk_norm_rope");
-  TCase *tcase = tcase_create("qk_norm_rope");
-  tcase_set_timeout(tcase, 240);
+  TCase *tcase = test_case(suite, "qk_norm_rope", 240);
   CONF_ADD(tcase, cases);
   GRAD_ADD(tcase, grads);
   tcase_add_test(tcase, table_values);
   tcase_add_test(tcase, refuses_odd_head_dim);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

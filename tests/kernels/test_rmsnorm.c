@@ -77,10 +77,7 @@ static const conf_case cases[] = {
 
 CONF_TEST(cases)
 
-typedef struct rmsnorm_state {
-  mk_rmsnorm_fwd_args fwd;
-  mk_rmsnorm_bwd_args bwd;
-} rmsnorm_state;
+GRAD_CALLS(rmsnorm)
 
 /* Variant 1: the addend passes its gradient through, dx = d(norm) + add with add = 0 here. */
 static void build(grad_check *g) {
@@ -104,23 +101,8 @@ static void build(grad_check *g) {
   }
 }
 
-static mk_status forward(grad_check *g) {
-  rmsnorm_state *s = grad_state(g);
-  return mk_rmsnorm_fwd(g->bench.stream, &s->fwd);
-}
-
-static mk_status backward(grad_check *g) {
-  rmsnorm_state *s = grad_state(g);
-  return mk_rmsnorm_bwd(g->bench.stream, &s->bwd);
-}
-
-static const grad_case grads[] = {{.name = "rmsnorm",
-                                   .build = build,
-                                   .forward = forward,
-                                   .backward = backward,
-                                   .shapes = {{3, 7}, {1, 1}, {2, 64}},
-                                   .n_shapes = 3,
-                                   .variants = 2}};
+static const grad_case grads[] = {
+    {GRAD_OP(rmsnorm, build), .shapes = {{3, 7}, {1, 1}, {2, 64}}, .n_shapes = 3, .variants = 2}};
 
 GRAD_TEST(grads)
 
@@ -156,9 +138,8 @@ START_TEST(rounds_on_the_way) {
 END_TEST
 
 START_TEST(refuses_sum_without_branch) {
-  const mk_device_config config = {.name = "cpu", .threads = 1};
   test_bench b;
-  test_bench_open(&b, &config, 1, false);
+  test_bench_open_cpu(&b);
   mk_tensor rows = mk_tensor_2d(MK_F32, 2, 4);
   mk_rmsnorm_fwd_args a = {.x = test_random(&b, "x", TEST_IN, rows, 0, 1),
                            .gain = test_random(&b, "gain", TEST_IN, mk_tensor_1d(MK_F32, 4), 1, 0),
@@ -177,12 +158,10 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("rmsnorm");
-  TCase *tcase = tcase_create("rmsnorm");
-  tcase_set_timeout(tcase, 240);
+  TCase *tcase = test_case(suite, "rmsnorm", 240);
   CONF_ADD(tcase, cases);
   GRAD_ADD(tcase, grads);
   tcase_add_test(tcase, rounds_on_the_way);
   tcase_add_test(tcase, refuses_sum_without_branch);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

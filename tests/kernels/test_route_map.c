@@ -340,13 +340,11 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("route_map");
-  TCase *tcase = tcase_create("route_map");
-  tcase_set_timeout(tcase, 240);
+  TCase *tcase = test_case(suite, "route_map", 240);
   CONF_ADD(tcase, cases);
   tcase_add_loop_test(tcase, olmo_core_capacity_example, 0, CASE_DEVICES);
   tcase_add_loop_test(tcase, expert_capacity_example, 0, CASE_DEVICES);
   tcase_add_test(tcase, properties_under_random_requests);
   tcase_add_loop_test(tcase, p14_ids_beyond_the_experts_are_refused, 0, CASE_DEVICES);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

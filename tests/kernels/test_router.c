@@ -192,9 +192,8 @@ static const grad_case grads[] = {{.name = "router R-03",
 GRAD_TEST(grads)
 
 START_TEST(refusals) {
-  const mk_device_config config = {.name = "cpu", .threads = 1};
   test_bench b;
-  test_bench_open(&b, &config, 1, false);
+  test_bench_open_cpu(&b);
   mk_router_fwd_args a = make_fwd(&b, MK_F32, (int64_t[]){3, 4, 2, 1}, &modes[0]);
   a.idx = test_output(&b, "idx", mk_tensor_2d(MK_I32, 3, 5));
   a.weights = test_output(&b, "weights", mk_tensor_2d(MK_F32, 3, 5));
@@ -215,11 +214,9 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("router");
-  TCase *tcase = tcase_create("router");
-  tcase_set_timeout(tcase, 240);
+  TCase *tcase = test_case(suite, "router", 240);
   CONF_ADD(tcase, cases);
   GRAD_ADD(tcase, grads);
   tcase_add_test(tcase, refusals);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

@@ -247,8 +247,7 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("router cases");
-  TCase *tcase = tcase_create("router cases");
-  tcase_set_timeout(tcase, 120);
+  TCase *tcase = test_case(suite, "router cases", 120);
   tcase_add_loop_test(tcase, r10_top1_weights_are_normalised_over_experts, 0, CASE_DEVICES);
   tcase_add_loop_test(tcase, r11_weights_sum_to_one_only_when_normalised, 0, CASE_DEVICES);
   tcase_add_loop_test(tcase, r12_choice_is_fp32_and_ties_go_to_the_lowest_index, 0, CASE_DEVICES);
@@ -257,6 +256,5 @@ int main(void) {
   tcase_add_loop_test(tcase, p04_nonfinite_logits_give_legal_ids_and_a_nonfinite_sum, 0, CASE_DEVICES);
   tcase_add_loop_test(tcase, random_routing_follows_the_global_token, 0, CASE_DEVICES);
   tcase_add_test(tcase, p12_same_bits_in_100_runs);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

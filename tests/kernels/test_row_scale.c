@@ -25,23 +25,16 @@ static mk_tensor weights(test_bench *b, const conf_point *p) {
   return w;
 }
 
-/* `from` itself in the in-place variant, otherwise a tensor of its shape. */
-static mk_tensor result_of(test_bench *b, const conf_point *p, const char *name, mk_tensor *from) {
-  if (p->variant != IN_PLACE) return test_output(b, name, mk_tensor_2d(p->dtype, p->dim[0], p->dim[1]));
-  test_set_role(b, from, TEST_INOUT);
-  return *from;
-}
-
 static mk_status launch_fwd(test_bench *b, const conf_point *p) {
   mk_row_scale_fwd_args a = {.x = matrix(b, p, "x"), .w = weights(b, p), .rows = rows_tensor(b, p)};
-  a.y = result_of(b, p, "y", &a.x);
+  a.y = test_output_from(b, "y", p->variant == IN_PLACE, &a.x);
   return mk_row_scale_fwd(b->stream, &a);
 }
 
 static mk_status launch_bwd(test_bench *b, const conf_point *p) {
   mk_row_scale_bwd_args a = {.dy = matrix(b, p, "dy"), .x = matrix(b, p, "x"), .w = weights(b, p)};
   a.rows = rows_tensor(b, p);
-  a.dx = result_of(b, p, "dx", &a.dy);
+  a.dx = test_output_from(b, "dx", p->variant == IN_PLACE, &a.dy);
   a.dw = test_output(b, "dw", mk_tensor_2d(weight_dtype(p), p->dim[0], 1));
   return mk_row_scale_bwd(b->stream, &a);
 }
@@ -65,10 +58,7 @@ static const conf_case cases[] = {
 
 CONF_TEST(cases)
 
-typedef struct row_scale_state {
-  mk_row_scale_fwd_args fwd;
-  mk_row_scale_bwd_args bwd;
-} row_scale_state;
+GRAD_CALLS(row_scale)
 
 static void build(grad_check *g) {
   row_scale_state *s = grad_state(g);
@@ -86,29 +76,13 @@ static void build(grad_check *g) {
   grad_output(g, "y", s->fwd.y, s->bwd.dy);
 }
 
-static mk_status forward(grad_check *g) {
-  row_scale_state *s = grad_state(g);
-  return mk_row_scale_fwd(g->bench.stream, &s->fwd);
-}
-
-static mk_status backward(grad_check *g) {
-  row_scale_state *s = grad_state(g);
-  return mk_row_scale_bwd(g->bench.stream, &s->bwd);
-}
-
-static const grad_case grads[] = {{.name = "row_scale",
-                                   .build = build,
-                                   .forward = forward,
-                                   .backward = backward,
-                                   .shapes = {{3, 5}, {1, 1}},
-                                   .n_shapes = 2}};
+static const grad_case grads[] = {{GRAD_OP(row_scale, build), .shapes = {{3, 5}, {1, 1}}, .n_shapes = 2}};
 
 GRAD_TEST(grads)
 
 START_TEST(refuses_a_missing_weight) {
-  const mk_device_config config = {.name = "cpu", .threads = 1};
   test_bench b;
-  test_bench_open(&b, &config, 1, false);
+  test_bench_open_cpu(&b);
   mk_row_scale_fwd_args a = {.x = test_random(&b, "x", TEST_IN, mk_tensor_2d(MK_F32, 4, 9), 0, 1),
                              .w = test_random(&b, "w", TEST_IN, mk_tensor_1d(MK_F32, 3), 0, 1),
                              .y = test_output(&b, "y", mk_tensor_2d(MK_F32, 4, 9))};
@@ -121,11 +95,9 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("row_scale");
-  TCase *tcase = tcase_create("row_scale");
-  tcase_set_timeout(tcase, 120);
+  TCase *tcase = test_case(suite, "row_scale", 120);
   CONF_ADD(tcase, cases);
   GRAD_ADD(tcase, grads);
   tcase_add_test(tcase, refuses_a_missing_weight);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

@@ -30,12 +30,7 @@ static mk_status launch_bwd(test_bench *b, const conf_point *p) {
     test_poison_rows(b, &a.dy, p->dim[2]);
     a.rows = rows_tensor(b, p);
   }
-  if (p->variant == IN_PLACE) {
-    test_set_role(b, &a.x, TEST_INOUT);
-    a.dx = a.x;
-  } else {
-    a.dx = test_output(b, "dx", mk_tensor_2d(p->dtype, p->dim[0], 2 * p->dim[1]));
-  }
+  a.dx = test_output_from(b, "dx", p->variant == IN_PLACE, &a.x);
   return mk_swiglu_bwd(b->stream, &a);
 }
 
@@ -58,10 +53,7 @@ static const conf_case cases[] = {
 
 CONF_TEST(cases)
 
-typedef struct swiglu_state {
-  mk_swiglu_fwd_args fwd;
-  mk_swiglu_bwd_args bwd;
-} swiglu_state;
+GRAD_CALLS(swiglu)
 
 static void build(grad_check *g) {
   swiglu_state *s = grad_state(g);
@@ -75,29 +67,13 @@ static void build(grad_check *g) {
   grad_output(g, "y", s->fwd.y, s->bwd.dy);
 }
 
-static mk_status forward(grad_check *g) {
-  swiglu_state *s = grad_state(g);
-  return mk_swiglu_fwd(g->bench.stream, &s->fwd);
-}
-
-static mk_status backward(grad_check *g) {
-  swiglu_state *s = grad_state(g);
-  return mk_swiglu_bwd(g->bench.stream, &s->bwd);
-}
-
-static const grad_case grads[] = {{.name = "swiglu",
-                                   .build = build,
-                                   .forward = forward,
-                                   .backward = backward,
-                                   .shapes = {{3, 5}, {1, 1}},
-                                   .n_shapes = 2}};
+static const grad_case grads[] = {{GRAD_OP(swiglu, build), .shapes = {{3, 5}, {1, 1}}, .n_shapes = 2}};
 
 GRAD_TEST(grads)
 
 START_TEST(refuses_wrong_width) {
-  const mk_device_config config = {.name = "cpu", .threads = 1};
   test_bench b;
-  test_bench_open(&b, &config, 1, false);
+  test_bench_open_cpu(&b);
   mk_swiglu_fwd_args a = {.x = test_random(&b, "x", TEST_IN, mk_tensor_2d(MK_F32, 4, 9), 0, 1),
                           .y = test_output(&b, "y", mk_tensor_2d(MK_F32, 4, 5))};
   ck_assert_int_eq(mk_swiglu_fwd(b.stream, &a), MK_ERR_ARG);
@@ -109,11 +85,9 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("swiglu");
-  TCase *tcase = tcase_create("swiglu");
-  tcase_set_timeout(tcase, 120);
+  TCase *tcase = test_case(suite, "swiglu", 120);
   CONF_ADD(tcase, cases);
   GRAD_ADD(tcase, grads);
   tcase_add_test(tcase, refuses_wrong_width);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

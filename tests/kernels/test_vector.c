@@ -73,11 +73,9 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("vector");
-  TCase *tcase = tcase_create("vector");
-  tcase_set_timeout(tcase, 60);
+  TCase *tcase = test_case(suite, "vector", 60);
   tcase_add_test(tcase, exp_within_two_ulp);
   tcase_add_test(tcase, exp_special_values);
   tcase_add_test(tcase, sigmoid_saturates);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

@@ -38,6 +38,10 @@ static void check_canaries(test_bench *b, const test_tensor *entry) {
   mk_heap_free(&b->ctx, host);
 }
 
+void test_bench_open_cpu(test_bench *b) {
+  test_bench_open(b, &(mk_device_config){.name = "cpu", .threads = 1}, 1, false);
+}
+
 void test_bench_close(test_bench *b) {
   for (int i = 0; i < b->n_tensors; i++) {
     check_canaries(b, &b->tensors[i]);
@@ -144,6 +148,12 @@ mk_tensor test_output(test_bench *b, const char *name, mk_tensor shape) {
   size_t bytes;
   mk_tensor t = stage(b, shape, &image, &bytes);
   return upload(b, name, TEST_OUT, t, image, bytes);
+}
+
+mk_tensor test_output_from(test_bench *b, const char *name, bool in_place, const mk_tensor *from) {
+  if (!in_place) return test_output(b, name, *from);
+  test_set_role(b, from, TEST_INOUT);
+  return *from;
 }
 
 void test_set_role(test_bench *b, const mk_tensor *t, test_role role) {

@@ -30,6 +30,7 @@ typedef struct test_bench {
 
 /* Opens the device of `config`; close checks canaries and that no heap block is left. */
 void test_bench_open(test_bench *b, const mk_device_config *config, uint64_t seed, bool wide);
+void test_bench_open_cpu(test_bench *b); /* cpu with one thread */
 void test_bench_close(test_bench *b);
 
 /* New tensors with the shape and dtype of `shape`. The draw depends on seed, name and element only. */
@@ -39,6 +40,8 @@ mk_tensor test_values(test_bench *b, const char *name, test_role role, mk_tensor
 mk_tensor test_constant(test_bench *b, const char *name, test_role role, mk_tensor shape, double value);
 mk_tensor test_bytes(test_bench *b, const char *name, test_role role, mk_tensor shape, const void *bytes);
 mk_tensor test_output(test_bench *b, const char *name, mk_tensor shape);
+/* In place: the input `from` itself, which the op overwrites; otherwise an output of its shape. */
+mk_tensor test_output_from(test_bench *b, const char *name, bool in_place, const mk_tensor *from);
 
 /* The tensor again under another role: an input that the op overwrites in place, for comparison. */
 void test_set_role(test_bench *b, const mk_tensor *t, test_role role);

@@ -44,6 +44,23 @@ void grad_output(grad_check *g, const char *name, mk_tensor y, mk_tensor dy);
 
 void grad_run(const grad_case *c);
 
+/* In the test file of an op with one call forward and one backward: <op>_state holds the args of both, and the case of
+ * GRAD_OP makes the calls with those in grad_state. */
+#define GRAD_CALLS(op) \
+  typedef struct op##_state { \
+    mk_##op##_fwd_args fwd; \
+    mk_##op##_bwd_args bwd; \
+  } op##_state; \
+  static mk_status grad_forward(grad_check *g) { \
+    op##_state *s = grad_state(g); \
+    return mk_##op##_fwd(g->bench.stream, &s->fwd); \
+  } \
+  static mk_status grad_backward(grad_check *g) { \
+    op##_state *s = grad_state(g); \
+    return mk_##op##_bwd(g->bench.stream, &s->bwd); \
+  }
+#define GRAD_OP(op, builder) .name = #op, .build = (builder), .forward = grad_forward, .backward = grad_backward
+
 #define GRAD_TEST(cases) \
   START_TEST(gradients) { grad_run(&(cases)[_i]); } \
   END_TEST
