@@ -129,6 +129,20 @@ void mt_ep_place(mt_ep *ep, mk_arena *comm_arena) {
   ep->ops->place_shared(ep, comm_arena);
 }
 
+mk_status mt_ep_sort_own(mt_ep *ep, mk_stream *s, const mt_ep_layer *layer, const mk_tensor *offsets,
+                         const mk_tensor *sums) {
+  return mk_route_map(s, &(mk_route_map_args){.requested = mk_tensor_as_2d(&layer->total, 1, ep->experts),
+                                              .idx = layer->idx,
+                                              .position = layer->position,
+                                              .dst_row = layer->map,
+                                              .keep = ep->keep,
+                                              .offsets = *offsets,
+                                              .sums = *sums,
+                                              .ranks = 1,
+                                              .rank = 0,
+                                              .capacity = ep->tokens * ep->top_k});
+}
+
 mk_status mt_ep_weigh(mk_stream *s, const mt_ep_layer *layer, const mk_tensor *rows, const mk_tensor *add,
                       const mk_tensor *y) {
   return mk_combine_fwd(

@@ -153,6 +153,11 @@ mk_status mt_ep_window_open(mt_ep *ep, mk_arena *comm_arena);
 /* After the second pass: constant tables on the device. */
 mk_status mt_ep_start(mt_ep *ep, mk_stream *stream);
 
+/* Shared by transports that send rows in expert order: layer->map sorts this rank's own routes by expert, none dropped;
+ * offsets: i32 [E+1] where each expert's routes begin. */
+mk_status mt_ep_sort_own(mt_ep *ep, mk_stream *s, const mt_ep_layer *layer, const mk_tensor *offsets,
+                         const mk_tensor *sums);
+
 /* Shared by transports that weigh at the source: y [T,D] = sum_k w * rows[map] (+ add), and its gradients, where
  * layer->returned holds the rows of the forward pass; d_rows may be absent. */
 mk_status mt_ep_weigh(mk_stream *s, const mt_ep_layer *layer, const mk_tensor *rows, const mk_tensor *add,

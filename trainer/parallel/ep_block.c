@@ -110,18 +110,8 @@ static mk_status dispatch(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_
                           bool train) {
   (void)train;
   mk_context *ctx = ep->ctx;
-  mk_tensor own = mk_tensor_as_2d(&layer->total, 1, ep->experts);
   /* sorted by global expert = sorted by destination rank, since a rank owns consecutive experts */
-  MK_TRY(ctx, mk_route_map(s, &(mk_route_map_args){.requested = own,
-                                                   .idx = layer->idx,
-                                                   .position = layer->position,
-                                                   .dst_row = layer->map,
-                                                   .keep = ep->keep,
-                                                   .offsets = ep->send_offsets,
-                                                   .sums = *sums,
-                                                   .ranks = 1,
-                                                   .rank = 0,
-                                                   .capacity = ep->tokens * ep->top_k}));
+  MK_TRY(ctx, mt_ep_sort_own(ep, s, layer, &ep->send_offsets, sums));
   MK_TRY(ctx, mk_permute_fwd(s, &(mk_permute_fwd_args){.x = *x, .map = layer->map, .out = ep->send}));
   MK_TRY(ctx, exchange_counts(ep, s, layer));
   return rows_to_experts(ep, s, layer, &ep->send, mt_ep_rows(ep, layer));

@@ -11,8 +11,7 @@
 #include "trainer/parallel/ep.h"
 
 static void place(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations, mk_arena *comm) {
-  layer->requested = mk_tensor_as_2d(&layer->total, 1, ep->experts);
-  (void)activations, (void)comm;
+  (void)ep, (void)layer, (void)activations, (void)comm;
 }
 
 static void place_shared(mt_ep *ep, mk_arena *comm) {
@@ -37,16 +36,7 @@ static mk_status tell_host(mt_ep *ep, mk_stream *s, mt_ep_layer *layer) {
 static mk_status dispatch(mt_ep *ep, mk_stream *s, mt_ep_layer *layer, const mk_tensor *x, const mk_tensor *sums,
                           bool train) {
   (void)train;
-  MK_TRY(ep->ctx, mk_route_map(s, &(mk_route_map_args){.requested = layer->requested,
-                                                       .idx = layer->idx,
-                                                       .position = layer->position,
-                                                       .dst_row = layer->map,
-                                                       .keep = ep->keep,
-                                                       .offsets = layer->offsets,
-                                                       .sums = *sums,
-                                                       .ranks = 1,
-                                                       .rank = 0,
-                                                       .capacity = ep->rows_max}));
+  MK_TRY(ep->ctx, mt_ep_sort_own(ep, s, layer, &layer->offsets, sums));
   MK_TRY(ep->ctx, tell_host(ep, s, layer));
   return mk_permute_fwd(s, &(mk_permute_fwd_args){.x = *x, .map = layer->map, .out = *mt_ep_rows(ep, layer)});
 }
