@@ -5,32 +5,8 @@ moemark=$1 source=$2
 study=$source/experiments/expert-scaling/study.yaml
 work=$(mktemp -d /tmp/moemark-verbs-XXXXXX) || exit 1
 trap 'rm -rf "$work"' EXIT
-failures=0
+. "$source/tests/suite/checks.sh"
 cd "$work" || exit 1 # nothing may be found through the current folder
-
-# run NAME WANTED_CODE COMMAND...
-run() {
-  name=$1 wanted=$2
-  shift 2
-  "$@" >"$work/stdout" 2>"$work/stderr" </dev/null
-  code=$?
-  [ "$code" = "$wanted" ] && return 0
-  echo "FAIL $name: exit code $code, wanted $wanted"
-  sed 's/^/    /' "$work/stdout" "$work/stderr"
-  failures=$((failures + 1))
-}
-# has NAME stdout|stderr TEXT, hasnt likewise
-has() {
-  grep -qF -- "$3" "$work/$2" && return 0
-  echo "FAIL $1: '$3' is not in $2:"
-  sed 's/^/    /' "$work/$2"
-  failures=$((failures + 1))
-}
-hasnt() {
-  grep -qF -- "$3" "$work/$2" || return 0
-  echo "FAIL $1: '$3' is in $2"
-  failures=$((failures + 1))
-}
 
 run "no verb" 2 "$moemark"
 run "help" 0 "$moemark" --help
@@ -83,13 +59,13 @@ has "check plans every scale" stderr "global_tokens: 500 is not a multiple"
 run "plan" 0 "$moemark" plan "$study" --scale local --format csv
 has "plan" stdout "study,scale,case,hash,ranks,params_total,params_active,flop_token,mem_params_gib"
 has "plan" stdout "oom (replicated weights and gradients exceed the scaled budget"
-[ "$(wc -l <"$work/stdout")" = 6 ] || { echo "FAIL plan: not five cases"; failures=$((failures + 1)); }
+[ "$(wc -l <"$work/stdout")" = 6 ] || fail "plan: not five cases"
 run "plan, scale of another system" 0 "$moemark" plan "$study" --scale published --format csv
 has "plan, scale of another system" stdout "expert-scaling,published,%experts=128 %stack=dist_opt_ep,"
 for device in "" "--device cpu"; do
   run "run, scale of another system" 5 "$moemark" run "$study" --scale published -o "$work/out" $device
   has "run, scale of another system" stderr ": scale 'published' runs on system b300x8 (8 x B300), not on device cpu; use --scale local here"
-  [ ! -e "$work/out" ] || { echo "FAIL run: a refused run left a folder"; failures=$((failures + 1)); }
+  [ ! -e "$work/out" ] || fail "run: a refused run left a folder"
 done
 run "plan, unknown scale" 2 "$moemark" plan "$study" --scale big
 has "plan, unknown scale" stderr "has no scale 'big'"
@@ -119,7 +95,7 @@ run "installed check" 0 inst/bin/moemark check inst/share/moemark/experiments/ex
 sed -i '0,/params_total_no_norms: /s//params_total_no_norms: 9/' inst/share/moemark/suite/models/olmo3-8l-local.yaml
 run "check with a broken model" 2 inst/bin/moemark check inst/share/moemark/experiments/expert-scaling/study.yaml
 [ "$(grep -c 'olmo3-8l-local.yaml:[0-9]*:[0-9]*: error: params_total_no_norms: the file says' "$work/stderr")" = 1 ] ||
-  { echo "FAIL check with a broken model: its fault is not said once"; sed 's/^/    /' "$work/stderr"; failures=$((failures + 1)); }
+  { fail "check with a broken model: its fault is not said once"; sed 's/^/    /' "$work/stderr"; }
 
 run "environment" 0 env MOEMARK_SCALE=local MOEMARK_FORMAT=csv "$moemark" plan "$study"
 has "environment" stdout "expert-scaling,local,"
@@ -130,9 +106,8 @@ run "wrong environment" 2 env MOEMARK_FORMAT=xml "$moemark" plan "$study"
 has "wrong environment" stderr "'xml' is not table, csv or json"
 if [ -w /dev/full ]; then
   "$moemark" plan "$study" >/dev/full 2>"$work/stderr"
-  [ $? = 5 ] || { echo "FAIL full disk: exit code is not 5"; failures=$((failures + 1)); }
+  [ $? = 5 ] || fail "full disk: exit code is not 5"
   has "full disk" stderr "standard output: cannot write"
 fi
 
-[ $failures = 0 ] && echo "all verbs behave"
-[ $failures = 0 ]
+end_checks "all verbs behave"

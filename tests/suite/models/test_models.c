@@ -1,5 +1,4 @@
 /* Parameter counts and FLOP per token of every model file, and of the published conventions, to the digit. */
-#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 #include "suite/models/counts.h"
 #include "suite/models/model.h"
 #include "suite/record/csv.h"
+#include "tests/suite/yaml_files.h"
 #include "tests/support/check_main.h"
 
 static mt_config load(const char *name) {
@@ -18,8 +18,7 @@ static mt_config load(const char *name) {
   mt_config cfg = mt_config_default();
   ck_assert_int_eq(ms_model_find(&ctx, name, path), MK_OK);
   mk_status st = ms_model_load(&ctx, path, &diag, &cfg);
-  for (int i = 0; i < diag.count; i++)
-    fprintf(stderr, "%s\n", diag.line[i]);
+  print_faults(&diag);
   ck_assert_msg(st == MK_OK, "%s: %s", name, ctx.error.message);
   ms_diagnostics_fini(&ctx, &diag);
   ck_assert_int_eq(ctx.heap_live, 0);
@@ -27,25 +26,13 @@ static mt_config load(const char *name) {
 }
 
 /* Loading compares every count of the file with the dimensions. */
-START_TEST(test_all_files_load) {
-  mk_context ctx = {0};
-  char root[MS_PATH_BYTES], folder[MS_PATH_BYTES];
-  ck_assert_int_eq(ms_path_data_root(&ctx, root), MK_OK);
-  ck_assert_int_eq(ms_path_join(&ctx, root, "suite/models", folder), MK_OK);
-  DIR *dir = opendir(folder);
-  int files = 0;
-  ck_assert_ptr_nonnull(dir);
-  for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
-    char *end = strstr(entry->d_name, ".yaml");
-    if (end == NULL) continue;
-    *end = '\0';
-    mt_config cfg = load(entry->d_name);
-    ck_assert_str_eq(cfg.model, entry->d_name);
-    files++;
-  }
-  closedir(dir);
-  ck_assert_int_ge(files, 16);
+static void check_loads(const char *path, const char *name) {
+  (void)path;
+  mt_config cfg = load(name);
+  ck_assert_str_eq(cfg.model, name);
 }
+
+START_TEST(test_all_files_load) { ck_assert_int_ge(each_shipped_yaml("suite/models", check_loads), 16); }
 END_TEST
 
 typedef struct exact {

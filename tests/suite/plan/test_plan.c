@@ -8,6 +8,7 @@
 
 #include "kernels/base/file.h"
 #include "suite/plan/plan.h"
+#include "tests/suite/yaml_files.h"
 #include "tests/support/check_main.h"
 #include "trainer/step/plan.h"
 
@@ -42,8 +43,7 @@ static mk_status make(fixture *f, const char *scales, const char *scale, const m
   fprintf(file, "%sscales:\n%s%s", HEAD, scales, METRICS);
   fclose(file);
   mk_status st = ms_study_read(&f->ctx, path, &f->diag, &f->study);
-  for (int i = 0; i < f->diag.count; i++)
-    fprintf(stderr, "%s\n", f->diag.line[i]);
+  print_faults(&f->diag);
   ck_assert_int_eq(st, MK_OK);
   unlink(path);
   return ms_plan_create(&f->ctx, f->study, scale, rates, overrides, &f->diag, &f->plan);

@@ -6,30 +6,7 @@ export MOEMARK_TRAINER
 work=$(mktemp -d /tmp/moemark-cli-XXXXXX) || exit 1
 full=$work/full
 trap 'umount "$full" 2>/dev/null; rm -rf "$work"' EXIT
-failures=0
-
-# run NAME WANTED_CODE COMMAND...: the exit code must be the wanted one; stdout and stderr stay in $work
-run() {
-  name=$1 wanted=$2
-  shift 2
-  "$@" >"$work/stdout" 2>"$work/stderr" </dev/null
-  code=$?
-  [ "$code" = "$wanted" ] && return 0
-  echo "FAIL $name: exit code $code, wanted $wanted"
-  sed 's/^/    /' "$work/stdout" "$work/stderr"
-  failures=$((failures + 1))
-}
-# has NAME FILE TEXT: the file holds the text
-has() {
-  grep -qF -- "$3" "$2" && return 0
-  echo "FAIL $1: '$3' is not in $2:"
-  sed 's/^/    /' "$2"
-  failures=$((failures + 1))
-}
-fail() {
-  echo "FAIL $1"
-  failures=$((failures + 1))
-}
+. "$(dirname "$0")/../checks.sh"
 
 run "good run" 0 "$moemark" run "$study" -o "$work/out"
 latest=$work/out/fake/latest
@@ -149,5 +126,4 @@ else
   echo "SKIP full disk: mounting a tmpfs is not permitted here"
 fi
 
-[ $failures = 0 ] && echo "all command-line checks hold"
-[ $failures = 0 ]
+end_checks "all command-line checks hold"

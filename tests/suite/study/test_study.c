@@ -1,6 +1,5 @@
 /* The study reader: a table of broken files with the places of their faults (bad/, first lines "# expect LINE:COL
  * text"), a good file read in full, files that are none, and every failing allocation. */
-#include <dirent.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "suite/study/study.h"
+#include "tests/suite/yaml_files.h"
 #include "tests/support/check_main.h"
 
 enum { MAX_EXPECTED = 16 };
@@ -45,12 +45,12 @@ static bool reported(const ms_diagnostics *diag, const expected *e) {
 }
 
 static void print_all(const char *path, const ms_diagnostics *diag) {
-  fprintf(stderr, "%s:\n", path);
-  for (int i = 0; i < diag->count; i++)
-    fprintf(stderr, "  got %s\n", diag->line[i]);
+  fprintf(stderr, "%s: got\n", path);
+  print_faults(diag);
 }
 
-static void check_bad(const char *path) {
+static void check_bad(const char *path, const char *name) {
+  (void)name;
   mk_context ctx = {0};
   ms_diagnostics diag = {0};
   ms_study *study = NULL;
@@ -70,18 +70,7 @@ static void check_bad(const char *path) {
 }
 
 START_TEST(test_bad_files) {
-  DIR *folder = opendir(TEST_DATA "/bad");
-  int files = 0;
-  ck_assert_ptr_nonnull(folder);
-  for (struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
-    char path[1024];
-    size_t length = strlen(entry->d_name);
-    if (length < 6 || strcmp(entry->d_name + length - 5, ".yaml") != 0) continue;
-    snprintf(path, sizeof path, "%s/bad/%s", TEST_DATA, entry->d_name);
-    check_bad(path);
-    files++;
-  }
-  closedir(folder);
+  int files = each_yaml(TEST_DATA "/bad", check_bad);
   ck_assert_msg(files >= 60, "only %d files", files);
 }
 END_TEST

@@ -1,48 +1,36 @@
 /* Every system file loads, GPU data carry unit and source, wrong names are refused. */
-#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "suite/study/paths.h"
 #include "suite/systems/system.h"
+#include "tests/suite/yaml_files.h"
 #include "tests/support/check_main.h"
 
 static ms_system *load(mk_context *ctx, const char *name) {
   ms_diagnostics diag = {0};
   ms_system *system = NULL;
   mk_status st = ms_system_read(ctx, name, &diag, &system);
-  for (int i = 0; i < diag.count; i++)
-    fprintf(stderr, "%s\n", diag.line[i]);
+  print_faults(&diag);
   ck_assert_msg(st == MK_OK, "%s: %s", name, ctx->error.message);
   ms_diagnostics_fini(ctx, &diag);
   return system;
 }
 
-START_TEST(test_all_files_load) {
+static void check_loads(const char *path, const char *name) {
+  (void)path;
   mk_context ctx = {0};
-  char root[MS_PATH_BYTES], folder[MS_PATH_BYTES];
-  ck_assert_int_eq(ms_path_data_root(&ctx, root), MK_OK);
-  ck_assert_int_eq(ms_path_join(&ctx, root, "suite/systems", folder), MK_OK);
-  DIR *dir = opendir(folder);
-  int files = 0;
-  ck_assert_ptr_nonnull(dir);
-  for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
-    char *end = strstr(entry->d_name, ".yaml");
-    if (end == NULL) continue;
-    *end = '\0';
-    ms_system *system = load(&ctx, entry->d_name);
-    ck_assert_str_eq(system->name, entry->d_name);
-    ck_assert(system->source[0] != '\0');
-    for (int i = 0; i < system->n_gpu; i++)
-      ck_assert(system->gpu[i].unit[0] != '\0' && system->gpu[i].source[0] != '\0');
-    ms_system_destroy(&ctx, system);
-    files++;
-  }
-  closedir(dir);
-  ck_assert_int_ge(files, 5);
+  ms_system *system = load(&ctx, name);
+  ck_assert_str_eq(system->name, name);
+  ck_assert(system->source[0] != '\0');
+  for (int i = 0; i < system->n_gpu; i++)
+    ck_assert(system->gpu[i].unit[0] != '\0' && system->gpu[i].source[0] != '\0');
+  ms_system_destroy(&ctx, system);
   ck_assert_int_eq(ctx.heap_live, 0);
 }
+
+START_TEST(test_all_files_load) { ck_assert_int_ge(each_shipped_yaml("suite/systems", check_loads), 5); }
 END_TEST
 
 /* The keys that every GPU file has, with the published value of B300. */
