@@ -29,6 +29,26 @@ static const mt_st_tensor SPECS[] = {
 static const void *const VALUES[] = {U8, F32, F32, F64, I64, BF16, I32};
 enum { N_SPECS = sizeof SPECS / sizeof SPECS[0] };
 
+/* A folder for the file at `path`, and its reader. */
+typedef struct file_fixture {
+  mk_context ctx;
+  test_folder folder;
+  char path[TEST_PATH_BYTES];
+  mt_st_reader *r;
+} file_fixture;
+
+static file_fixture begin(void) {
+  file_fixture f = {.folder = test_folder_make()};
+  test_path(&f.folder, "x.safetensors", f.path);
+  return f;
+}
+
+static void end(file_fixture *f) {
+  mt_st_reader_destroy(f->r);
+  test_folder_remove(&f->folder);
+  ck_assert_int_eq(f->ctx.heap_live, 0);
+}
+
 static mk_status write_specs(mk_context *ctx, const char *path) {
   static const char *const metadata[] = {"format", "pt", "note", "two\nlines", NULL};
   mt_st_writer *w = NULL;
@@ -46,63 +66,59 @@ static mk_status write_specs(mk_context *ctx, const char *path) {
   return st;
 }
 
+/* With the file of all SPECS in place. */
+static file_fixture begin_written(void) {
+  file_fixture f = begin();
+  test_must(&f.ctx, write_specs(&f.ctx, f.path), "write");
+  return f;
+}
+
 START_TEST(round_trip) {
-  mk_context ctx = {0};
-  test_folder folder = test_folder_make();
-  char path[TEST_PATH_BYTES];
-  mt_st_reader *r = NULL;
-  test_path(&folder, "x.safetensors", path);
-  test_must(&ctx, write_specs(&ctx, path), "write");
-  test_must(&ctx, mt_st_reader_create(&ctx, path, &r), "open");
-  ck_assert_int_eq(mt_st_reader_count(r), N_SPECS);
-  ck_assert_str_eq(mt_st_reader_metadata(r, "note"), "two\nlines");
-  ck_assert_ptr_null(mt_st_reader_metadata(r, "absent"));
-  ck_assert_ptr_null(mt_st_reader_find(r, "absent"));
+  file_fixture f = begin_written();
+  test_must(&f.ctx, mt_st_reader_create(&f.ctx, f.path, &f.r), "open");
+  ck_assert_int_eq(mt_st_reader_count(f.r), N_SPECS);
+  ck_assert_str_eq(mt_st_reader_metadata(f.r, "note"), "two\nlines");
+  ck_assert_ptr_null(mt_st_reader_metadata(f.r, "absent"));
+  ck_assert_ptr_null(mt_st_reader_find(f.r, "absent"));
   for (int i = 0; i < N_SPECS; i++) {
-    const mt_st_tensor *t = mt_st_reader_find(r, SPECS[i].name);
+    const mt_st_tensor *t = mt_st_reader_find(f.r, SPECS[i].name);
     ck_assert_ptr_nonnull(t);
     ck_assert_int_eq(t->dtype, SPECS[i].dtype);
     ck_assert_int_eq(t->n_dims, SPECS[i].n_dims);
     for (int d = 0; d < t->n_dims; d++)
       ck_assert_int_eq(t->dim[d], SPECS[i].dim[d]);
     char got[64];
-    test_must(&ctx, mt_st_reader_get(r, t, 0, t->count, t->dtype, got), "get");
+    test_must(&f.ctx, mt_st_reader_get(f.r, t, 0, t->count, t->dtype, got), "get");
     ck_assert_msg(memcmp(got, VALUES[i], (size_t)t->count * mk_dtype_bytes(t->dtype)) == 0, "%s differs", t->name);
     /* every tensor is aligned to its element for readers that map the file */
     ck_assert_int_eq(t->begin_bytes % (int64_t)mk_dtype_bytes(t->dtype), 0);
   }
-  mt_st_reader_destroy(r);
-  test_folder_remove(&folder);
-  ck_assert_int_eq(ctx.heap_live, 0);
+  end(&f);
 }
 END_TEST
 
 START_TEST(conversions) {
-  mk_context ctx = {0};
-  test_folder folder = test_folder_make();
-  char path[TEST_PATH_BYTES];
-  mt_st_reader *r = NULL;
-  test_path(&folder, "x.safetensors", path);
-  test_must(&ctx, write_specs(&ctx, path), "write");
-  test_must(&ctx, mt_st_reader_create(&ctx, path, &r), "open");
+  file_fixture f = begin_written();
+  test_must(&f.ctx, mt_st_reader_create(&f.ctx, f.path, &f.r), "open");
   double wide[6];
   float narrow[6];
   int64_t whole[5];
   int32_t small[4];
-  test_must(&ctx, mt_st_reader_get(r, mt_st_reader_find(r, "half"), 1, 2, MK_F64, wide), "bf16 as f64");
+  test_must(&f.ctx, mt_st_reader_get(f.r, mt_st_reader_find(f.r, "half"), 1, 2, MK_F64, wide), "bf16 as f64");
   ck_assert(wide[0] == -3.140625 && wide[1] == ldexp(1, -133));
-  test_must(&ctx, mt_st_reader_get(r, mt_st_reader_find(r, "wide"), 0, 1, MK_F32, narrow), "f64 as f32");
+  test_must(&f.ctx, mt_st_reader_get(f.r, mt_st_reader_find(f.r, "wide"), 0, 1, MK_F32, narrow), "f64 as f32");
   ck_assert(narrow[0] == 0.1f);
-  test_must(&ctx, mt_st_reader_get(r, mt_st_reader_find(r, "bytes"), 0, 5, MK_I64, whole), "u8 as i64");
+  test_must(&f.ctx, mt_st_reader_get(f.r, mt_st_reader_find(f.r, "bytes"), 0, 5, MK_I64, whole), "u8 as i64");
   ck_assert(whole[3] == 128 && whole[4] == 255);
-  test_must(&ctx, mt_st_reader_get(r, mt_st_reader_find(r, "bytes"), 1, 4, MK_I32, small), "u8 as i32");
+  test_must(&f.ctx, mt_st_reader_get(f.r, mt_st_reader_find(f.r, "bytes"), 1, 4, MK_I32, small), "u8 as i32");
   ck_assert(small[0] == 1 && small[3] == 255);
-  TEST_ERROR(&ctx, mt_st_reader_get(r, mt_st_reader_find(r, "scalar"), 0, 1, MK_I32, small), MK_ERR_FORMAT, path,
-             "'scalar'", "element 0", "1234567890123456789");
-  TEST_ERROR(&ctx, mt_st_reader_get(r, mt_st_reader_find(r, "ints"), 0, 1, MK_F32, narrow), MK_ERR_FORMAT, "'ints'");
-  TEST_ERROR(&ctx, mt_st_reader_get(r, mt_st_reader_find(r, "ints"), 3, 2, MK_I32, small), MK_ERR_ARG, "3 + 2", "of 4");
-  mt_st_reader_destroy(r);
-  test_folder_remove(&folder);
+  TEST_ERROR(&f.ctx, mt_st_reader_get(f.r, mt_st_reader_find(f.r, "scalar"), 0, 1, MK_I32, small), MK_ERR_FORMAT,
+             f.path, "'scalar'", "element 0", "1234567890123456789");
+  TEST_ERROR(&f.ctx, mt_st_reader_get(f.r, mt_st_reader_find(f.r, "ints"), 0, 1, MK_F32, narrow), MK_ERR_FORMAT,
+             "'ints'");
+  TEST_ERROR(&f.ctx, mt_st_reader_get(f.r, mt_st_reader_find(f.r, "ints"), 3, 2, MK_I32, small), MK_ERR_ARG, "3 + 2",
+             "of 4");
+  end(&f);
 }
 END_TEST
 
@@ -111,25 +127,20 @@ START_TEST(large_conversion) {
   enum { N = 100003 };
   static mk_bf16 values[N];
   static float got[N];
-  mk_context ctx = {0};
-  test_folder folder = test_folder_make();
-  char path[TEST_PATH_BYTES];
+  file_fixture f = begin();
   mt_st_writer *w = NULL;
-  mt_st_reader *r = NULL;
   for (int i = 0; i < N; i++)
     values[i] = (mk_bf16)(i % 0x7f00);
   mt_st_tensor spec = {.name = "t", .dtype = MK_BF16, .n_dims = 1, .dim = {N}};
-  test_path(&folder, "x.safetensors", path);
-  test_must(&ctx, mt_st_writer_create(&ctx, path, &spec, 1, NULL, &w), "create");
-  test_must(&ctx, mt_st_writer_put(w, 0, values, N), "put");
-  test_must(&ctx, mt_st_writer_commit(w), "commit");
+  test_must(&f.ctx, mt_st_writer_create(&f.ctx, f.path, &spec, 1, NULL, &w), "create");
+  test_must(&f.ctx, mt_st_writer_put(w, 0, values, N), "put");
+  test_must(&f.ctx, mt_st_writer_commit(w), "commit");
   mt_st_writer_destroy(w);
-  test_must(&ctx, mt_st_reader_create(&ctx, path, &r), "open");
-  test_must(&ctx, mt_st_reader_get(r, mt_st_reader_at(r, 0), 3, N - 3, MK_F32, got), "get");
+  test_must(&f.ctx, mt_st_reader_create(&f.ctx, f.path, &f.r), "open");
+  test_must(&f.ctx, mt_st_reader_get(f.r, mt_st_reader_at(f.r, 0), 3, N - 3, MK_F32, got), "get");
   for (int i = 3; i < N; i++)
     ck_assert_msg(got[i - 3] == mk_bf16_to_f32(values[i]), "element %d", i);
-  mt_st_reader_destroy(r);
-  test_folder_remove(&folder);
+  end(&f);
 }
 END_TEST
 
@@ -183,44 +194,35 @@ START_TEST(refused_headers) {
 END_TEST
 
 START_TEST(refused_files) {
-  mk_context ctx = {0};
-  test_folder folder = test_folder_make();
-  char path[TEST_PATH_BYTES];
-  mt_st_reader *r = NULL;
-  test_path(&folder, "x.safetensors", path);
-  TEST_ERROR(&ctx, mt_st_reader_create(&ctx, path, &r), MK_ERR_IO, path, "cannot open");
-  TEST_ERROR(&ctx, mt_st_reader_create(&ctx, folder.path, &r), MK_ERR_IO, "not a regular file");
-  test_file_write(path, "1234567", 7);
-  TEST_ERROR(&ctx, mt_st_reader_create(&ctx, path, &r), MK_ERR_FORMAT, path, "7 bytes");
-  test_file_write(path, "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10);
-  TEST_ERROR(&ctx, mt_st_reader_create(&ctx, path, &r), MK_ERR_FORMAT, "header length 18446744073709551615");
-  test_file_write(path, "\x05\0\0\0\0\0\0\0{}\0{}", 13);
-  TEST_ERROR(&ctx, mt_st_reader_create(&ctx, path, &r), MK_ERR_FORMAT, "zero byte");
-  ck_assert_int_eq(ctx.heap_live, 0);
-  test_folder_remove(&folder);
+  file_fixture f = begin();
+  TEST_ERROR(&f.ctx, mt_st_reader_create(&f.ctx, f.path, &f.r), MK_ERR_IO, f.path, "cannot open");
+  TEST_ERROR(&f.ctx, mt_st_reader_create(&f.ctx, f.folder.path, &f.r), MK_ERR_IO, "not a regular file");
+  test_file_write(f.path, "1234567", 7);
+  TEST_ERROR(&f.ctx, mt_st_reader_create(&f.ctx, f.path, &f.r), MK_ERR_FORMAT, f.path, "7 bytes");
+  test_file_write(f.path, "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10);
+  TEST_ERROR(&f.ctx, mt_st_reader_create(&f.ctx, f.path, &f.r), MK_ERR_FORMAT, "header length 18446744073709551615");
+  test_file_write(f.path, "\x05\0\0\0\0\0\0\0{}\0{}", 13);
+  TEST_ERROR(&f.ctx, mt_st_reader_create(&f.ctx, f.path, &f.r), MK_ERR_FORMAT, "zero byte");
+  end(&f);
 }
 END_TEST
 
 /* Cut anywhere, a file is refused: the ranges no longer cover it. */
 START_TEST(cut_short) {
-  mk_context ctx = {0};
-  test_folder folder = test_folder_make();
-  char path[TEST_PATH_BYTES], bytes[4096];
-  mt_st_reader *r = NULL;
-  test_path(&folder, "x.safetensors", path);
-  test_must(&ctx, write_specs(&ctx, path), "write");
-  FILE *file = fopen(path, "rb");
+  file_fixture f = begin_written();
+  char bytes[4096];
+  FILE *file = fopen(f.path, "rb");
   size_t total = fread(bytes, 1, sizeof bytes, file);
   fclose(file);
   for (size_t keep = 0; keep < total; keep++) {
-    test_file_write(path, bytes, keep);
-    ck_assert_msg(mt_st_reader_create(&ctx, path, &r) == MK_ERR_FORMAT, "accepted %zu of %zu bytes", keep, total);
-    mk_error_clear(&ctx);
+    test_file_write(f.path, bytes, keep);
+    ck_assert_msg(mt_st_reader_create(&f.ctx, f.path, &f.r) == MK_ERR_FORMAT, "accepted %zu of %zu bytes", keep, total);
+    mk_error_clear(&f.ctx);
   }
   bytes[total] = 'x';
-  test_file_write(path, bytes, total + 1);
-  TEST_ERROR(&ctx, mt_st_reader_create(&ctx, path, &r), MK_ERR_FORMAT, "cover");
-  test_folder_remove(&folder);
+  test_file_write(f.path, bytes, total + 1);
+  TEST_ERROR(&f.ctx, mt_st_reader_create(&f.ctx, f.path, &f.r), MK_ERR_FORMAT, "cover");
+  end(&f);
 }
 END_TEST
 
@@ -242,49 +244,39 @@ static int files_in(const test_folder *folder) {
 /* No room: a clean error, the old file intact, nothing left behind. The limit on file size stands for a full disk. */
 START_TEST(disk_full) {
   static float values[65536];
-  mk_context ctx = {0};
-  test_folder folder = test_folder_make();
-  char path[TEST_PATH_BYTES];
+  file_fixture f = begin_written();
   mt_st_writer *w = NULL;
-  mt_st_reader *r = NULL;
-  test_path(&folder, "x.safetensors", path);
-  test_must(&ctx, write_specs(&ctx, path), "write");
   signal(SIGXFSZ, SIG_IGN);
   struct rlimit limit = {.rlim_cur = 100000, .rlim_max = RLIM_INFINITY};
   ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
   mt_st_tensor spec = {.name = "t", .dtype = MK_F32, .n_dims = 1, .dim = {65536}};
-  test_must(&ctx, mt_st_writer_create(&ctx, path, &spec, 1, NULL, &w), "create");
-  TEST_ERROR(&ctx, mt_st_writer_put(w, 0, values, 65536), MK_ERR_OUTPUT, path, "cannot write");
-  TEST_ERROR(&ctx, mt_st_writer_commit(w), MK_ERR_ARG, "'t': 0 of 65536");
+  test_must(&f.ctx, mt_st_writer_create(&f.ctx, f.path, &spec, 1, NULL, &w), "create");
+  TEST_ERROR(&f.ctx, mt_st_writer_put(w, 0, values, 65536), MK_ERR_OUTPUT, f.path, "cannot write");
+  TEST_ERROR(&f.ctx, mt_st_writer_commit(w), MK_ERR_ARG, "'t': 0 of 65536");
   mt_st_writer_destroy(w);
-  ck_assert_int_eq(files_in(&folder), 1);
-  test_must(&ctx, mt_st_reader_create(&ctx, path, &r), "old file");
-  ck_assert_int_eq(mt_st_reader_count(r), N_SPECS);
-  mt_st_reader_destroy(r);
-  test_folder_remove(&folder);
-  ck_assert_int_eq(ctx.heap_live, 0);
+  ck_assert_int_eq(files_in(&f.folder), 1);
+  test_must(&f.ctx, mt_st_reader_create(&f.ctx, f.path, &f.r), "old file");
+  ck_assert_int_eq(mt_st_reader_count(f.r), N_SPECS);
+  end(&f);
 }
 END_TEST
 
 START_TEST(unfinished) {
-  mk_context ctx = {0};
-  test_folder folder = test_folder_make();
-  char path[TEST_PATH_BYTES];
+  file_fixture f = begin();
   mt_st_writer *w = NULL;
-  test_path(&folder, "x.safetensors", path);
   mt_st_tensor twice[2] = {{.name = "t", .dtype = MK_F32, .n_dims = 1, .dim = {4}},
                            {.name = "t", .dtype = MK_F32, .n_dims = 1, .dim = {4}}};
-  TEST_ERROR(&ctx, mt_st_writer_create(&ctx, path, twice, 2, NULL, &w), MK_ERR_FORMAT, "'t' stands twice");
-  test_must(&ctx, mt_st_writer_create(&ctx, path, twice, 1, NULL, &w), "create");
-  test_must(&ctx, mt_st_writer_put(w, 0, F32, 3), "put");
-  TEST_ERROR(&ctx, mt_st_writer_put(w, 0, F32, 2), MK_ERR_ARG, "2 elements more after 3 of 4");
-  TEST_ERROR(&ctx, mt_st_writer_commit(w), MK_ERR_ARG, "3 of 4");
-  ck_assert(!exists(path));
+  TEST_ERROR(&f.ctx, mt_st_writer_create(&f.ctx, f.path, twice, 2, NULL, &w), MK_ERR_FORMAT, "'t' stands twice");
+  test_must(&f.ctx, mt_st_writer_create(&f.ctx, f.path, twice, 1, NULL, &w), "create");
+  test_must(&f.ctx, mt_st_writer_put(w, 0, F32, 3), "put");
+  TEST_ERROR(&f.ctx, mt_st_writer_put(w, 0, F32, 2), MK_ERR_ARG, "2 elements more after 3 of 4");
+  TEST_ERROR(&f.ctx, mt_st_writer_commit(w), MK_ERR_ARG, "3 of 4");
+  ck_assert(!exists(f.path));
   mt_st_writer_destroy(w);
-  ck_assert_int_eq(files_in(&folder), 0);
-  TEST_ERROR(&ctx, write_specs(&ctx, "/nonexistent/folder/x"), MK_ERR_OUTPUT, "/nonexistent/folder/x", "cannot create");
-  ck_assert_int_eq(ctx.heap_live, 0);
-  test_folder_remove(&folder);
+  ck_assert_int_eq(files_in(&f.folder), 0);
+  TEST_ERROR(&f.ctx, write_specs(&f.ctx, "/nonexistent/folder/x"), MK_ERR_OUTPUT, "/nonexistent/folder/x",
+             "cannot create");
+  end(&f);
 }
 END_TEST
 
