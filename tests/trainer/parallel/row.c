@@ -61,8 +61,8 @@ mt_config row_one_rank(const row *r) {
   mt_config one = r->cfg, base = base_config(1);
   one.ranks = 1, one.ep = 1, one.pp = 1, one.pp_schedule = MT_PP_1F1B, one.pp_chunks = 0, one.shard = MT_SHARD_NONE;
   one.grad_reduce = base.grad_reduce, one.recompute = MT_RECOMPUTE_NONE;
-  /* deepep_v2 rounds elsewhere, which Adam's first steps amplify: on one rank, in FP32, it is held against weights at the
-   * source, on more ranks against itself on one */
+  /* deepep_v2 rounds elsewhere, which Adam's first steps amplify: on one rank, in FP32, it is held against weights at
+   * the source, on more ranks against itself on one */
   bool own_rounding = one.ep_transport == MT_EP_DEEPEP_V2 && (r->cfg.ranks > 1 || one.precision != MT_FP32);
   if (!own_rounding) one.ep_transport = base.ep_transport;
   memcpy(one.device, base.device, sizeof one.device);
