@@ -103,12 +103,10 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("failure cases: configuration");
-  TCase *tc = tcase_create("keys");
-  tcase_set_timeout(tc, 120);
+  TCase *tc = test_case(suite, "keys", 120);
   tcase_add_test(tc, p08_every_word_runs_or_is_refused_with_its_reason);
   tcase_add_test(tc, o13_whole_numbers_are_checked_for_type_and_range);
   tcase_add_test(tc, e10_exchange_buffers_grow_with_k);
   tcase_add_test(tc, p06_capacity_never_exceeds_the_routes);
-  suite_add_tcase(suite, tc);
   return test_main(suite);
 }

@@ -117,11 +117,9 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("failure cases: optimizer");
-  TCase *tc = tcase_create("one rank");
-  tcase_set_timeout(tc, 120);
+  TCase *tc = test_case(suite, "one rank", 120);
   tcase_add_test(tc, o01_clipping_norm_includes_expert_gradients);
   tcase_add_test(tc, o11_gradients_are_accumulated_in_fp32);
   tcase_add_test(tc, o12_clipping_really_clips);
-  suite_add_tcase(suite, tc);
   return test_main(suite);
 }

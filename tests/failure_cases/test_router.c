@@ -182,14 +182,12 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("failure cases: router");
-  TCase *tc = tcase_create("one rank");
-  tcase_set_timeout(tc, 120);
+  TCase *tc = test_case(suite, "one rank", 120);
   tcase_add_test(tc, r02_logging_changes_no_loss);
   tcase_add_loop_test(tc, r04_logged_balance_loss_is_a_mean_over_microbatches, 0, 2);
   tcase_add_test(tc, r05_reported_cross_entropy_holds_no_other_loss);
   tcase_add_test(tc, r07_recompute_counts_no_token_twice);
   tcase_add_test(tc, r14_mean_balance_loss_divides_by_the_moe_layers);
   tcase_add_loop_test(tc, r15_balance_loss_is_recorded_once_a_layer_and_microbatch, 0, 2);
-  suite_add_tcase(suite, tc);
   return test_main(suite);
 }

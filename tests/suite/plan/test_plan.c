@@ -528,8 +528,7 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("plan");
-  TCase *tcase = tcase_create("plan");
-  tcase_set_timeout(tcase, 120);
+  TCase *tcase = test_case(suite, "plan", 120);
   tcase_add_test(tcase, test_product);
   tcase_add_test(tcase, test_planned_bytes);
   tcase_add_test(tcase, test_hash_covers_every_key);
@@ -548,6 +547,5 @@ int main(void) {
   tcase_add_test(tcase, test_expert_scaling);
   tcase_add_test(tcase, test_peer_arguments);
   tcase_add_test(tcase, test_failing_allocations);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

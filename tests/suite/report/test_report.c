@@ -143,8 +143,7 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("report");
-  TCase *tc = tcase_create("fake run");
-  tcase_set_timeout(tc, 60);
+  TCase *tc = test_case(suite, "fake run", 60);
   tcase_add_checked_fixture(tc, setup, teardown);
   tcase_add_test(tc, every_case_is_shown);
   tcase_add_test(tc, claims_carry_their_numbers);
@@ -152,6 +151,5 @@ int main(void) {
   tcase_add_test(tc, markdown_holds_all_parts);
   tcase_add_test(tc, curves_are_medians_over_launches);
   tcase_add_test(tc, numbers_for_people);
-  suite_add_tcase(suite, tc);
   return test_main(suite);
 }

@@ -251,8 +251,7 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("runner");
-  TCase *tc = tcase_create("fake trainer");
-  tcase_set_timeout(tc, 60);
+  TCase *tc = test_case(suite, "fake trainer", 60);
   tcase_add_checked_fixture(tc, setup, teardown);
   tcase_add_loop_test(tc, every_end_has_its_word, 0, (int)(sizeof ENDS / sizeof ENDS[0]));
   tcase_add_test(tc, folder_holds_everything);
@@ -263,6 +262,5 @@ int main(void) {
   tcase_add_test(tc, a_missing_trainer_is_named);
   tcase_add_test(tc, a_missing_mpirun_names_its_package);
   tcase_add_test(tc, an_unwritable_folder_is_an_error);
-  suite_add_tcase(suite, tc);
   return test_main(suite);
 }

@@ -198,13 +198,11 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("study");
-  TCase *tcase = tcase_create("reader");
-  tcase_set_timeout(tcase, 120);
+  TCase *tcase = test_case(suite, "reader", 120);
   tcase_add_test(tcase, test_bad_files);
   tcase_add_test(tcase, test_good_file);
   tcase_add_test(tcase, test_files_that_are_none);
   tcase_add_test(tcase, test_unreadable);
   tcase_add_test(tcase, test_failing_allocations);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

@@ -93,9 +93,7 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("study_fuzz");
-  TCase *tcase = tcase_create("mutations");
-  tcase_set_timeout(tcase, 240);
+  TCase *tcase = test_case(suite, "mutations", 240);
   tcase_add_test(tcase, test_mutations);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

@@ -381,8 +381,7 @@ END_TEST
 
 static Suite *suite(void) {
   Suite *s = suite_create("checkpoint");
-  TCase *tc = tcase_create("one rank");
-  tcase_set_timeout(tc, 240);
+  TCase *tc = test_case(s, "one rank", 240);
   tcase_add_test(tc, every_alteration_is_refused);
   tcase_add_test(tc, descriptions_with_a_right_checksum_are_still_checked);
   tcase_add_test(tc, foreign_shards_are_refused);
@@ -393,7 +392,6 @@ static Suite *suite(void) {
   tcase_add_test(tc, the_newest_stay);
   tcase_add_test(tc, a_full_disk_keeps_the_old_checkpoint);
   tcase_add_test(tc, a_checkpoint_is_as_large_as_its_content);
-  suite_add_tcase(s, tc);
   return s;
 }
 

@@ -69,10 +69,8 @@ END_TEST
 
 static int timeouts(void) {
   Suite *suite = suite_create("comm_end");
-  TCase *tc = tcase_create("timeout");
-  tcase_set_timeout(tc, 60);
+  TCase *tc = test_case(suite, "timeout", 60);
   tcase_add_loop_test(tc, a_late_peer_is_a_timeout, 0, KINDS);
-  suite_add_tcase(suite, tc);
   SRunner *runner = srunner_create(suite);
   srunner_set_fork_status(runner, CK_NOFORK);
   srunner_run_all(runner, CK_NORMAL);

@@ -228,8 +228,7 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("data");
-  TCase *tcase = tcase_create("order");
-  tcase_set_timeout(tcase, 60);
+  TCase *tcase = test_case(suite, "order", 60);
   tcase_add_loop_test(tcase, same_for_every_world, 0, 4);
   tcase_add_test(tcase, label_rule);
   tcase_add_test(tcase, random_tokens);
@@ -237,6 +236,5 @@ int main(void) {
   tcase_add_test(tcase, no_runs);
   tcase_add_test(tcase, epochs);
   tcase_add_test(tcase, held_out);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

@@ -231,13 +231,11 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("sources");
-  TCase *tcase = tcase_create("files");
-  tcase_set_timeout(tcase, 60);
+  TCase *tcase = test_case(suite, "files", 60);
   tcase_add_test(tcase, bytes_refused);
   tcase_add_loop_test(tcase, bytes_lengths, 0, 2);
   tcase_add_test(tcase, bytes_faults);
   tcase_add_loop_test(tcase, tensors_in_order, 0, 2);
   tcase_add_test(tcase, tensors_refused);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

@@ -181,11 +181,9 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("run_faults");
-  TCase *tc = tcase_create("one rank");
-  tcase_set_timeout(tc, 240);
+  TCase *tc = test_case(suite, "one rank", 240);
   tcase_add_loop_test(tc, every_allocation_of_a_run_may_fail, 0, N_CASES);
   tcase_add_loop_test(tc, every_allocation_around_a_checkpoint_may_fail, 0, 2);
   tcase_add_loop_test(tc, every_communication_call_of_one_rank_may_fail, 0, N_CASES);
-  suite_add_tcase(suite, tc);
   return test_main(suite);
 }

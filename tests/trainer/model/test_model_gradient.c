@@ -112,10 +112,8 @@ END_TEST
 
 static Suite *suite(void) {
   Suite *s = suite_create("model gradient");
-  TCase *tc = tcase_create("finite differences");
-  tcase_set_timeout(tc, 200);
+  TCase *tc = test_case(s, "finite differences", 200);
   tcase_add_loop_test(tc, gradients_match_finite_differences, 0, (int)(sizeof VARIANTS / sizeof VARIANTS[0]));
-  suite_add_tcase(s, tc);
   return s;
 }
 

@@ -446,8 +446,7 @@ END_TEST
 
 int main(void) {
   Suite *s = suite_create("model mxfp8");
-  TCase *tc = tcase_create("model mxfp8");
-  tcase_set_timeout(tc, 200);
+  TCase *tc = test_case(s, "model mxfp8", 200);
   tcase_add_loop_test(tc, attention_projections, 0, 2);
   tcase_add_loop_test(tc, shared_expert, 0, 2);
   tcase_add_loop_test(tc, routed_experts, 0, 2);
@@ -457,6 +456,5 @@ int main(void) {
   tcase_add_test(tc, copies_are_current);
   tcase_add_test(tc, refused_configurations);
   tcase_add_test(tc, memory);
-  suite_add_tcase(s, tc);
   return test_main(s);
 }

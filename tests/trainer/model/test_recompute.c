@@ -169,11 +169,9 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("recompute");
-  TCase *tcase = tcase_create("recompute");
-  tcase_set_timeout(tcase, 200);
+  TCase *tcase = test_case(suite, "recompute", 200);
   tcase_add_loop_test(tcase, bits_are_those_without_recompute, 0, N_VARIANTS);
   tcase_add_loop_test(tcase, memory_falls_from_rule_to_rule, MT_NORM_REORDERED, MT_NORM_PRE + 1);
   tcase_add_test(tcase, memory_of_a_layer_is_what_the_rule_keeps);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

@@ -258,8 +258,7 @@ END_TEST
 
 static Suite *suite(void) {
   Suite *s = suite_create("pp schedule");
-  TCase *tc = tcase_create("lists");
-  tcase_set_timeout(tc, 60);
+  TCase *tc = test_case(s, "lists", 60);
   tcase_add_loop_test(tc, golden_timelines, 0, 4);
   tcase_add_test(tc, lists_are_printed);
   tcase_add_test(tc, bubbles_and_peaks);
@@ -268,7 +267,6 @@ static Suite *suite(void) {
   tcase_add_test(tc, every_shape_runs_or_is_refused);
   tcase_add_loop_test(tc, broken_lists_are_caught, 0, 3);
   tcase_add_test(tc, every_allocation_may_fail);
-  suite_add_tcase(s, tc);
   return s;
 }
 

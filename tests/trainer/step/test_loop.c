@@ -131,14 +131,12 @@ END_TEST
 
 static Suite *suite(void) {
   Suite *s = suite_create("loop");
-  TCase *tc = tcase_create("whole runs");
-  tcase_set_timeout(tc, 120);
+  TCase *tc = test_case(s, "whole runs", 120);
   tcase_add_test(tc, every_step_is_recorded_once_and_in_order);
   tcase_add_test(tc, a_run_that_diverges_ends_with_its_reason);
   tcase_add_test(tc, a_refused_run_still_ends_its_records);
   tcase_add_test(tc, a_time_limit_ends_the_run);
   tcase_add_test(tc, a_full_disk_leaves_whole_records);
-  suite_add_tcase(s, tc);
   return s;
 }
 

@@ -164,15 +164,13 @@ END_TEST
 
 static Suite *suite(void) {
   Suite *s = suite_create("step");
-  TCase *tc = tcase_create("one rank");
-  tcase_set_timeout(tc, 120);
+  TCase *tc = test_case(s, "one rank", 120);
   tcase_add_test(tc, evaluation_leaves_no_trace);
   tcase_add_loop_test(tc, non_finite_step_changes_nothing, 0, 4);
   tcase_add_loop_test(tc, steps_allocate_nothing_and_wait_for_nothing, 0, N_SHARDS);
   tcase_add_loop_test(tc, memory_is_what_was_planned, 0, N_SHARDS);
   tcase_add_test(tc, a_budget_that_is_too_small_is_one_clear_error);
   tcase_add_loop_test(tc, every_allocation_may_fail, 0, N_SHARDS);
-  suite_add_tcase(s, tc);
   return s;
 }
 

@@ -304,8 +304,7 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("safetensors");
-  TCase *tcase = tcase_create("files");
-  tcase_set_timeout(tcase, 60);
+  TCase *tcase = test_case(suite, "files", 60);
   tcase_add_test(tcase, round_trip);
   tcase_add_test(tcase, conversions);
   tcase_add_test(tcase, large_conversion);
@@ -315,6 +314,5 @@ int main(void) {
   tcase_add_test(tcase, disk_full);
   tcase_add_test(tcase, unfinished);
   tcase_add_test(tcase, allocation_faults);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

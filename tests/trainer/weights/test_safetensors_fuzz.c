@@ -139,10 +139,8 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("safetensors fuzz");
-  TCase *tcase = tcase_create("damage");
-  tcase_set_timeout(tcase, 250);
+  TCase *tcase = test_case(suite, "damage", 250);
   tcase_add_test(tcase, headers);
   tcase_add_test(tcase, files);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }

@@ -521,8 +521,7 @@ END_TEST
 
 int main(void) {
   Suite *suite = suite_create("weights");
-  TCase *tcase = tcase_create("maps");
-  tcase_set_timeout(tcase, 60);
+  TCase *tcase = test_case(suite, "maps", 60);
   tcase_add_loop_test(tcase, bijection, 0, N_CASES);
   tcase_add_loop_test(tcase, round_trip, 0, N_CASES);
   tcase_add_loop_test(tcase, golden, 0, (int)(sizeof GOLDEN / sizeof GOLDEN[0]));
@@ -533,6 +532,5 @@ int main(void) {
   tcase_add_test(tcase, shards);
   tcase_add_test(tcase, full_disk);
   tcase_add_test(tcase, layouts);
-  suite_add_tcase(suite, tcase);
   return test_main(suite);
 }
