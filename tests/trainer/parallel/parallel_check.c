@@ -1,7 +1,8 @@
 /* One rank against many: the same token blocks as microbatches of one rank, and side by side on N ranks, must give the
  * same routes, loss, gradients and, after three steps, parameters. Started under mpirun:
- *   parallel_check [--csv FILE | --bare] pairs|all|<row>...
- * row = settings of the configuration over the tiny model, e.g. "shard=dist_opt ep=2"; pairs and all: table.h.
+ *   parallel_check [--csv FILE | --bare] pairs|all|all:K/N|<row>...
+ * row = settings of the configuration over the tiny model, e.g. "shard=dist_opt ep=2"; pairs and all: table.h; all:K/N
+ * is the K-th of N equal parts of all.
  * Every rank runs the one-rank twin itself and compares what it owns. Then the row is compared, bit for bit, with its
  * plain twin: the same layout on the cpu device without guard and recompute, block in place of rowwise. A plain row's
  * twin is itself, run again. routing=replay takes the experts of the one-rank twin (BF16 rounds near ties apart).
@@ -92,12 +93,21 @@ static void check_row(harness *h, const row *r) {
   outcome_free(got);
 }
 
-static void check_table(harness *h, bool pairs_only) {
+/* One of `parts` equal parts of the table, counted from 1; the last one tells what is refused. */
+static void check_table(harness *h, bool pairs_only, int part, int parts) {
   table t = table_make(&h->ctx, h->world->size, pairs_only);
-  for (int i = 0; i < t.n_rows; i++)
+  for (int i = t.n_rows * (part - 1) / parts; i < t.n_rows * part / parts; i++)
     check_row(h, &t.rows[i]);
-  report_refusals(&h->report, &t);
+  if (part == parts) report_refusals(&h->report, &t);
   table_free(&t);
+}
+
+/* "all" and "all:K/N" with 1 <= K <= N. */
+static bool is_all(const char *text, int *part, int *parts) {
+  int used = 0;
+  *part = *parts = 1;
+  if (strcmp(text, "all") == 0) return true;
+  return sscanf(text, "all:%d/%d%n", part, parts, &used) == 2 && text[used] == '\0' && *part >= 1 && *part <= *parts;
 }
 
 static void check_text(harness *h, const char *text) {
@@ -126,9 +136,10 @@ int main(int argc, char **argv) {
   h.bare = argc > 1 && strcmp(argv[1], "--bare") == 0;
   open_harness(&h, csv ? argv[2] : NULL);
   for (int i = csv ? 3 : h.bare ? 2 : 1; i < argc; i++) {
+    int part = 1, parts = 1;
     bool pairs = strcmp(argv[i], "pairs") == 0;
-    if (pairs || strcmp(argv[i], "all") == 0) {
-      check_table(&h, pairs);
+    if (pairs || is_all(argv[i], &part, &parts)) {
+      check_table(&h, pairs, part, parts);
     } else {
       check_text(&h, argv[i]);
     }

@@ -95,8 +95,8 @@ void report_refusals(report *rep, const table *t) {
     fprintf(rep->csv, "%d,%s,,,,,,,,,,,,,,\"refused %lld combinations: %s\"\n", rep->world->size, r->example,
             (long long)r->count, r->reason);
   }
-  printf("%d ranks: %lld legal combinations, %lld refused; %d rows run\n", rep->world->size, (long long)t->n_legal,
-         (long long)refused, t->n_rows);
+  printf("%d ranks: %lld legal combinations, %lld refused; %d rows in the table\n", rep->world->size,
+         (long long)t->n_legal, (long long)refused, t->n_rows);
 }
 
 int64_t report_end(report *rep) {
