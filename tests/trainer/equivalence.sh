@@ -9,7 +9,7 @@
 set -euo pipefail
 full=no
 [ "${1:-}" != --full ] || { full=yes; shift; }
-[ $# -ge 3 ] || { sed -n '4,5s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 3 ] || { sed -n '4,6s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 program=$1 out=$2
 shift 2
 mpi=("$@")
