@@ -96,7 +96,7 @@ static void check_row(harness *h, const row *r) {
 /* One of `parts` equal parts of the table, counted from 1; the last one tells what is refused. */
 static void check_table(harness *h, bool pairs_only, int part, int parts) {
   table t = table_make(&h->ctx, h->world->size, pairs_only);
-  for (int i = t.n_rows * (part - 1) / parts; i < t.n_rows * part / parts; i++)
+  for (int64_t rows = t.n_rows, i = rows * (part - 1) / parts; i < rows * part / parts; i++)
     check_row(h, &t.rows[i]);
   if (part == parts) report_refusals(&h->report, &t);
   table_free(&t);
