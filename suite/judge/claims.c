@@ -118,25 +118,21 @@ static double launch_value(const evaluation *e, int ref, int number) {
 }
 
 static mk_status paired_fill(evaluation *e, int first, int second, bool *exists) {
-  mk_status st = MK_OK;
-  double *a = NULL, *b = NULL;
+  double *differences = NULL;
   int n = 0;
-  MK_TRY_GOTO(e->ctx, mk_heap_array(e->ctx, (size_t)e->j->run->n_launches, sizeof *a, &a), out);
-  MK_TRY_GOTO(e->ctx, mk_heap_array(e->ctx, (size_t)e->j->run->n_launches, sizeof *b, &b), out);
+  MK_TRY(e->ctx, mk_heap_array(e->ctx, (size_t)e->j->run->n_launches, sizeof *differences, &differences));
   for (int number = 1; number <= e->j->run->n_launches; number++) {
-    a[n] = launch_value(e, first, number), b[n] = launch_value(e, second, number);
-    n += isfinite(a[n]) && isfinite(b[n]);
+    differences[n] = launch_value(e, first, number) - launch_value(e, second, number);
+    n += isfinite(differences[n]);
   }
-  ms_difference d = ms_paired(a, b, n, 0.90);
+  ms_difference d = ms_paired(differences, n, 0.90);
+  mk_heap_free(e->ctx, differences);
   e->r->n = n;
   e->r->lo = d.lo;
   e->r->hi = d.hi;
   *exists = d.exists;
   if (d.exists) e->r->value = d.value;
-out:
-  mk_heap_free(e->ctx, a);
-  mk_heap_free(e->ctx, b);
-  return st;
+  return MK_OK;
 }
 
 static mk_status difference_fill(evaluation *e, int first, int second, bool *exists) {

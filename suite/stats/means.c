@@ -84,14 +84,9 @@ ms_difference ms_welch(const double *a, int64_t n, const double *b, int64_t m, d
   return (ms_difference){value, value - half, value + half, true};
 }
 
-ms_difference ms_paired(const double *a, const double *b, int64_t n, double coverage) {
+ms_difference ms_paired(const double *differences, int64_t n, double coverage) {
   if (n < 2) return (ms_difference){NAN, NAN, NAN, false};
-  double value = 0, squares = 0;
-  for (int64_t i = 0; i < n; i++)
-    value += (a[i] - b[i]) / (double)n;
-  for (int64_t i = 0; i < n; i++)
-    squares += (a[i] - b[i] - value) * (a[i] - b[i] - value);
-  double error = sqrt(squares / (double)(n - 1) / (double)n);
-  double half = ms_student_quantile(0.5 + 0.5 * coverage, (double)(n - 1)) * error;
+  double value = mean_of(differences, n);
+  double half = ms_student_quantile(0.5 + 0.5 * coverage, (double)(n - 1)) * sqrt(error_of(differences, n, value));
   return (ms_difference){value, value - half, value + half, true};
 }

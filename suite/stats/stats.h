@@ -56,9 +56,9 @@ typedef struct ms_difference {
 
 ms_difference ms_welch(const double *a, int64_t n, const double *b, int64_t m, double coverage);
 
-/* Mean of a[i] - b[i] with the interval of Student's t over the n differences: for launches that belong together, such
- * as two of one seed, whose common part cancels. `exists` is false with fewer than 2. */
-ms_difference ms_paired(const double *a, const double *b, int64_t n, double coverage);
+/* Mean of n differences with the interval of Student's t: each is of two launches that belong together, such as those
+ * of one seed, whose common part cancels. `exists` is false with fewer than 2. */
+ms_difference ms_paired(const double *differences, int64_t n, double coverage);
 
 /* The t with P(T <= t) = p of Student's distribution with `freedom` > 0 degrees of freedom; 0 < p < 1. */
 double ms_student_quantile(double p, double freedom);
