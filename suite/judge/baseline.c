@@ -238,7 +238,7 @@ static mk_status write_all(update *u, const char *folder, const char *date) {
 
 static mk_status update_run(update *u) {
   mk_context *ctx = u->ctx;
-  char path[MS_PATH_BYTES], folder[MS_PATH_BYTES], name[MS_NAME_BYTES + 8], date[32];
+  char path[MS_PATH_BYTES], folder[MS_PATH_BYTES], date[32];
   ms_utc_now(date);
   MK_TRY(ctx, manifest_read(u));
   MK_TRY(ctx, ms_path_join(ctx, u->options->run_folder, "summary.csv", path));
@@ -247,11 +247,7 @@ static mk_status update_run(update *u) {
   MK_TRY(ctx, ms_result_read(ctx, MS_CSV_RUNS, path, &u->runs));
   MK_TRY(ctx, run_check(u));
   MK_TRY(ctx, accepted_folder(ctx, u->options->accepted_folder, u->study, folder));
-  snprintf(name, sizeof name, "%s.csv", u->system);
-  MK_TRY(ctx, ms_path_join(ctx, folder, name, u->change.path));
-  if (access(u->change.path, F_OK) == 0) {
-    MK_TRY(ctx, ms_result_read(ctx, MS_CSV_ACCEPTED, u->change.path, &u->old));
-  }
+  MK_TRY(ctx, ms_baseline_find(ctx, u->options->accepted_folder, u->study, u->system, u->change.path, &u->old));
   MK_TRY(ctx, scale_check(u, folder));
   MK_TRY(ctx, rows_merge(u, date));
   return u->options->dry_run ? MK_OK : write_all(u, folder, date);
@@ -269,12 +265,21 @@ mk_status ms_baseline_update(mk_context *ctx, const ms_baseline_options *options
   return st;
 }
 
-mk_status ms_baseline_read(mk_context *ctx, const char *given, const char *study, const char *system, ms_csv **out) {
-  char folder[MS_PATH_BYTES], path[MS_PATH_BYTES], name[2 * MS_NAME_BYTES];
+mk_status ms_baseline_find(mk_context *ctx, const char *given, const char *study, const char *system,
+                           char path[MS_PATH_BYTES], ms_csv **out) {
+  char folder[MS_PATH_BYTES], name[2 * MS_NAME_BYTES];
   MK_TRY(ctx, accepted_folder(ctx, given, study, folder));
   snprintf(name, sizeof name, "%.100s.csv", system);
   MK_TRY(ctx, ms_path_join(ctx, folder, name, path));
-  MK_CHECK(ctx, access(path, F_OK) == 0, MK_ERR_MISMATCH,
+  return access(path, F_OK) != 0 ? MK_OK : ms_result_read(ctx, MS_CSV_ACCEPTED, path, out);
+}
+
+mk_status ms_baseline_read(mk_context *ctx, const char *given, const char *study, const char *system, ms_csv **out) {
+  char path[MS_PATH_BYTES];
+  ms_csv *found = NULL;
+  MK_TRY(ctx, ms_baseline_find(ctx, given, study, system, path, &found));
+  MK_CHECK(ctx, found != NULL, MK_ERR_MISMATCH,
            "%s: no baseline has been accepted for this study and system (moemark baseline update --from DIR)", path);
-  return ms_result_read(ctx, MS_CSV_ACCEPTED, path, out);
+  *out = found;
+  return MK_OK;
 }

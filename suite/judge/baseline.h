@@ -22,6 +22,11 @@ typedef struct ms_baseline_change {
  * from a changed tree, throttling, another scale than the accepted one, or a worse value without a reason. */
 mk_status ms_baseline_update(mk_context *ctx, const ms_baseline_options *options, ms_baseline_change *out);
 
+/* The file of a study and system, under `accepted_folder` (NULL: as above), and its rows; *out stays NULL where it does
+ * not exist. */
+mk_status ms_baseline_find(mk_context *ctx, const char *accepted_folder, const char *study, const char *system,
+                           char path[MS_PATH_BYTES], ms_csv **out);
+
 /* Accepted rows of a study and system; MK_ERR_MISMATCH when there are none. */
 mk_status ms_baseline_read(mk_context *ctx, const char *accepted_folder, const char *study, const char *system,
                            ms_csv **out);

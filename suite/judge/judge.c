@@ -4,11 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "kernels/base/heap.h"
+#include "suite/judge/baseline.h"
 #include "suite/judge/parts.h"
-#include "suite/record/schema.h"
 
 /* Oldest accepted row against the study's limit. */
 static void age_check(ms_judgement *j) {
@@ -26,27 +25,13 @@ static void age_check(ms_judgement *j) {
   }
 }
 
-/* <folder>/<study>/<system>.csv and what it holds; *out stays NULL where there is none. folder NULL: the tree's. */
-static mk_status accepted_read(mk_context *ctx, const char *folder, const char *study, const char *system,
-                               char path[MS_PATH_BYTES], ms_csv **out) {
-  char name[3 * MS_NAME_BYTES], root[MS_PATH_BYTES], found[MS_PATH_BYTES];
-  if (folder == NULL) {
-    MK_TRY(ctx, ms_path_data_root(ctx, root));
-    MK_TRY(ctx, ms_path_join(ctx, root, "baselines/accepted", found));
-    folder = found;
-  }
-  snprintf(name, sizeof name, "%s/%s.csv", study, system);
-  MK_TRY(ctx, ms_path_join(ctx, folder, name, path));
-  return access(path, F_OK) != 0 ? MK_OK : ms_result_read(ctx, MS_CSV_ACCEPTED, path, out);
-}
-
 mk_status ms_judge_references_check(mk_context *ctx, const ms_plan *plan, const ms_judge_options *options) {
   const ms_study *study = plan->study;
   char path[MS_PATH_BYTES];
   ms_csv *published = NULL, *accepted = NULL;
   mk_status st = study->published_file[0] == '\0' ? MK_OK : ms_csv_read(ctx, study->published_file, &published);
   if (st == MK_OK) {
-    st = accepted_read(ctx, options->accepted_folder, study->id, ms_plan_system(plan), path, &accepted);
+    st = ms_baseline_find(ctx, options->accepted_folder, study->id, ms_plan_system(plan), path, &accepted);
   }
   ms_csv_destroy(ctx, published);
   ms_csv_destroy(ctx, accepted);
@@ -56,7 +41,7 @@ mk_status ms_judge_references_check(mk_context *ctx, const ms_plan *plan, const 
 static mk_status references_read(mk_context *ctx, const char *folder, ms_judgement *j) {
   const ms_study *study = j->run->plan->study;
   if (study->published_file[0] != '\0') MK_TRY(ctx, ms_csv_read(ctx, study->published_file, &j->published));
-  MK_TRY(ctx, accepted_read(ctx, folder, study->id, j->run->system, j->accepted_path, &j->accepted));
+  MK_TRY(ctx, ms_baseline_find(ctx, folder, study->id, j->run->system, j->accepted_path, &j->accepted));
   if (j->accepted == NULL && study->baseline_require) {
     snprintf(j->warning, sizeof j->warning, "the study requires an accepted baseline, and %.300s does not exist",
              j->accepted_path);
