@@ -69,16 +69,24 @@ static bool is_fixed(ms_csv_kind kind, const char *name) {
 
 const char *ms_schema_name(ms_csv_kind kind) { return SCHEMA[kind].name; }
 
-mk_status ms_schema_table(mk_context *ctx, ms_csv_kind kind, const char *const *factors, int n_factors, ms_csv **out) {
-  char list[LIST_BYTES];
-  const char *columns[COLUMNS_MAX];
+/* The names in "a,b,c", which lie in `text`; returns how many there are. */
+static int split(const char *list, char text[LIST_BYTES], const char *name[COLUMNS_MAX]) {
   int count = 0;
-  snprintf(list, sizeof list, "%s", SCHEMA[kind].columns);
   char *rest = NULL;
-  for (char *name = strtok_r(list, ",", &rest); name != NULL; name = strtok_r(NULL, ",", &rest)) {
-    bool place = strcmp(name, "@factors") == 0;
+  snprintf(text, LIST_BYTES, "%s", list);
+  for (char *at = strtok_r(text, ",", &rest); at != NULL && count < COLUMNS_MAX; at = strtok_r(NULL, ",", &rest))
+    name[count++] = at;
+  return count;
+}
+
+mk_status ms_schema_table(mk_context *ctx, ms_csv_kind kind, const char *const *factors, int n_factors, ms_csv **out) {
+  char text[LIST_BYTES];
+  const char *fixed[COLUMNS_MAX], *columns[COLUMNS_MAX];
+  int n_fixed = split(SCHEMA[kind].columns, text, fixed), count = 0;
+  for (int at = 0; at < n_fixed; at++) {
+    bool place = strcmp(fixed[at], "@factors") == 0;
     MK_CHECK(ctx, count + (place ? n_factors : 1) <= COLUMNS_MAX, MK_ERR_ARG, "more than %d columns", COLUMNS_MAX);
-    if (!place) columns[count++] = name;
+    if (!place) columns[count++] = fixed[at];
     for (int i = 0; place && i < n_factors; i++) {
       if (!is_fixed(kind, factors[i])) columns[count++] = factors[i];
     }
@@ -91,27 +99,21 @@ mk_status ms_schema_row_add(mk_context *ctx, ms_csv_kind kind, ms_csv *table) {
   return SCHEMA[kind].name == NULL ? MK_OK : ms_csv_set(ctx, table, "schema", SCHEMA[kind].name);
 }
 
-/* The next of the names in "a,b,c"; false at the end. */
-static bool next_name(const char **list, char name[64]) {
-  size_t length = strcspn(*list, ",");
-  if (length == 0) return false;
-  snprintf(name, 64, "%.*s", (int)length, *list);
-  *list += length + ((*list)[length] == ',');
-  return true;
-}
-
 static mk_status check(mk_context *ctx, ms_csv_kind kind, const char *path, const ms_csv *table) {
-  char name[64];
-  for (const char *list = SCHEMA[kind].needed; next_name(&list, name);) {
-    MK_CHECK(ctx, ms_csv_column(table, name) >= 0, MK_ERR_FORMAT,
-             "%s:1: column '%s' is missing: not a table of this kind, or its header was altered", path, name);
+  char text[LIST_BYTES];
+  const char *name[COLUMNS_MAX];
+  int count = split(SCHEMA[kind].needed, text, name);
+  for (int i = 0; i < count; i++) {
+    MK_CHECK(ctx, ms_csv_column(table, name[i]) >= 0, MK_ERR_FORMAT,
+             "%s:1: column '%s' is missing: not a table of this kind, or its header was altered", path, name[i]);
   }
-  for (const char *list = SCHEMA[kind].numbers; next_name(&list, name);) {
+  count = split(SCHEMA[kind].numbers, text, name);
+  for (int i = 0; i < count; i++) {
     for (int64_t row = 0; row < table->n_rows; row++) {
-      const char *text = ms_csv_get(table, row, name);
-      MK_CHECK(ctx, text[0] == '\0' || !isnan(ms_csv_number(table, row, name)), MK_ERR_FORMAT,
-               "%s:%lld: column '%s': '%.40s' is not a number; the file was altered", path, (long long)row + 2, name,
-               text);
+      const char *cell = ms_csv_get(table, row, name[i]);
+      MK_CHECK(ctx, cell[0] == '\0' || !isnan(ms_csv_number(table, row, name[i])), MK_ERR_FORMAT,
+               "%s:%lld: column '%s': '%.40s' is not a number; the file was altered", path, (long long)row + 2, name[i],
+               cell);
     }
   }
   return MK_OK;
