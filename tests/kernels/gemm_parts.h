@@ -39,10 +39,7 @@ static inline mk_tensor packed_weights(test_bench *b, const mk_tensor *w) {
     grad_input(g, "w", s->fwd.w, s->wgrad.dw); \
     grad_output(g, "y", s->fwd.y, s->dgrad.dy); \
   } \
-  static mk_status grad_forward(grad_check *g) { \
-    op##_state *s = grad_state(g); \
-    return mk_##op##_fwd(g->bench.stream, &s->fwd); \
-  } \
+  GRAD_FORWARD(op) \
   static mk_status grad_backward(grad_check *g) { \
     op##_state *s = grad_state(g); \
     mk_status st = mk_##op##_dgrad(g->bench.stream, &s->dgrad); \

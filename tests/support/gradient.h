@@ -44,6 +44,13 @@ void grad_output(grad_check *g, const char *name, mk_tensor y, mk_tensor dy);
 
 void grad_run(const grad_case *c);
 
+/* The forward call of an op whose <op>_state has its args in `fwd`. */
+#define GRAD_FORWARD(op) \
+  static mk_status grad_forward(grad_check *g) { \
+    op##_state *s = grad_state(g); \
+    return mk_##op##_fwd(g->bench.stream, &s->fwd); \
+  }
+
 /* In the test file of an op with one call forward and one backward: <op>_state holds the args of both, and the case of
  * GRAD_OP makes the calls with those in grad_state. */
 #define GRAD_CALLS(op) \
@@ -51,10 +58,7 @@ void grad_run(const grad_case *c);
     mk_##op##_fwd_args fwd; \
     mk_##op##_bwd_args bwd; \
   } op##_state; \
-  static mk_status grad_forward(grad_check *g) { \
-    op##_state *s = grad_state(g); \
-    return mk_##op##_fwd(g->bench.stream, &s->fwd); \
-  } \
+  GRAD_FORWARD(op) \
   static mk_status grad_backward(grad_check *g) { \
     op##_state *s = grad_state(g); \
     return mk_##op##_bwd(g->bench.stream, &s->bwd); \

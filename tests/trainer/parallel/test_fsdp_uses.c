@@ -27,6 +27,22 @@ static void walk_text(const mt_fsdp_uses *uses, char *text) {
   }
 }
 
+/* The walk of a rank in a step or an evaluation. */
+static void check_walk(const mt_config *c, int rank, bool train, const char *expected) {
+  mk_context ctx = {0};
+  mt_pp_plan plan = {0};
+  mt_fsdp_uses uses = {0};
+  char text[TEXT_BYTES];
+  mt_pp_shape shape = mt_pp_shape_of(c);
+  ck_assert_int_eq((train ? mt_pp_plan_make : mt_pp_forward_make)(&ctx, &shape, &plan), MK_OK);
+  ck_assert_int_eq(mt_fsdp_uses_make(&ctx, c, &plan.rank[rank], train, &uses), MK_OK);
+  walk_text(&uses, text);
+  ck_assert_str_eq(text, expected);
+  mt_fsdp_uses_fini(&ctx, &uses);
+  mt_pp_plan_fini(&plan);
+  ck_assert_int_eq(ctx.heap_live, 0);
+}
+
 /* Two stages of three layers: 0 embedding, 1 and 2 | 3, 4 head. */
 START_TEST(golden_walks) {
   static const struct {
@@ -48,37 +64,16 @@ START_TEST(golden_walks) {
       {MT_PP_1F1B, 3, 2, 0, MT_KEEP_TO_FORWARD, "0+f- 1+f- 2+f- 0+f- 1+f- 2+f- 2+b 1+b 0+f- 1f- 2f- 2+b 1+b 2b- 1b-"},
   };
   for (size_t i = 0; i < sizeof golden / sizeof golden[0]; i++) {
-    mk_context ctx = {0};
-    mt_pp_plan plan = {0};
-    mt_fsdp_uses uses = {0};
-    char text[TEXT_BYTES];
     mt_config c = config_of(golden[i].schedule, golden[i].p, 1, golden[i].m, 3, golden[i].reshard);
-    mt_pp_shape shape = mt_pp_shape_of(&c);
-    ck_assert_int_eq(mt_pp_plan_make(&ctx, &shape, &plan), MK_OK);
-    ck_assert_int_eq(mt_fsdp_uses_make(&ctx, &c, &plan.rank[golden[i].rank], true, &uses), MK_OK);
-    walk_text(&uses, text);
-    ck_assert_str_eq(text, golden[i].text);
-    mt_fsdp_uses_fini(&ctx, &uses);
-    mt_pp_plan_fini(&plan);
-    ck_assert_int_eq(ctx.heap_live, 0);
+    check_walk(&c, golden[i].rank, true, golden[i].text);
   }
 }
 END_TEST
 
 /* An evaluation keeps nothing, and its head runs forward only. */
 START_TEST(evaluation_walk) {
-  mk_context ctx = {0};
-  mt_pp_plan plan = {0};
-  mt_fsdp_uses uses = {0};
-  char text[TEXT_BYTES];
   mt_config c = config_of(MT_PP_V, 1, 2, 2, 3, MT_KEEP_TO_BACKWARD);
-  mt_pp_shape shape = mt_pp_shape_of(&c);
-  ck_assert_int_eq(mt_pp_forward_make(&ctx, &shape, &plan), MK_OK);
-  ck_assert_int_eq(mt_fsdp_uses_make(&ctx, &c, &plan.rank[0], false, &uses), MK_OK);
-  walk_text(&uses, text);
-  ck_assert_str_eq(text, "0+f- 1+f- 2+f- 3+f- 4+f-");
-  mt_fsdp_uses_fini(&ctx, &uses);
-  mt_pp_plan_fini(&plan);
+  check_walk(&c, 0, false, "0+f- 1+f- 2+f- 3+f- 4+f-");
 }
 END_TEST
 
