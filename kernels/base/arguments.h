@@ -12,9 +12,9 @@ extern "C" {
 #endif
 
 /* argp_parse, with MK_ERR_CONFIG for an unknown, ambiguous or incomplete option and for what the parser refused with
- * mk_arguments_fail. --help and --usage print and end the program;
- * MK_ERR_OUTPUT where their text cannot be written. argv[0] names the program in messages. `first` as in
- * argp_parse: NULL when arguments that are no options go to the parser. */
+ * mk_arguments_fail. --help and --usage print and end the program; MK_ERR_OUTPUT where their text cannot be written.
+ * argv[0] names the program in messages. `first` as in argp_parse: NULL when arguments that are no options go to the
+ * parser. */
 mk_status mk_arguments_parse(mk_context *ctx, const struct argp *argp, int argc, char **argv, int *first, void *input);
 
 /* For argp parsers: records MK_ERR_CONFIG (unless a fault is recorded already) and gives the value to return. */

@@ -27,8 +27,8 @@ mk_status mt_checkpoint_save(mt_trainer *t, const mt_data *data, int64_t step, d
 /* Before the first step, as cfg.resume says: loads a checkpoint, whatever layout wrote it, and sets t->step, the data's
  * position and *trained_s; or does nothing (none; auto where there is none, which is said). auto takes the newest that
  * is whole; one that is not is named on stderr with file and reason, and the one before it is tried; where none is
- * whole it fails with MK_ERR_FORMAT. MK_ERR_CONFIG
- * where model, seed, data or optimizer differ, MK_ERR_OUTPUT where checkpoint_dir holds later steps of another run. */
+ * whole it fails with MK_ERR_FORMAT. MK_ERR_CONFIG where model, seed, data or optimizer differ, MK_ERR_OUTPUT where
+ * checkpoint_dir holds later steps of another run. */
 mk_status mt_checkpoint_resume(mt_trainer *t, mt_data *data, double *trained_s);
 
 #ifdef __cplusplus
