@@ -8,11 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "kernels/base/text.h"
 
-enum { LARGE_BYTES = 64 << 20 }; /* blocks from here on are weighed against what the machine has left */
+enum { LARGE_BYTES = 64 << 20 };    /* blocks from here on are weighed against what the machine has left */
+enum { LIBRARY_BYTES = 128 << 20 }; /* addresses that libraries need once all blocks are there */
 enum { HUGE_BYTES = 2 << 20, POPULATE_WRITE = 23 /* MADV_POPULATE_WRITE, absent from older headers */ };
 
 static size_t page_bytes(void) { return (size_t)sysconf(_SC_PAGESIZE); }
@@ -71,23 +73,33 @@ static double available_bytes(void) {
   return left < machine ? left : machine;
 }
 
+/* Whether a limit on addresses (ulimit -v) leaves room for the block and, beside it, for the code that libraries
+ * generate later: oneDNN 2.7 does not survive a refusal of that memory. */
+static bool addresses_left(size_t bytes) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return true;
+  double used = (double)page_bytes() * number_in("/proc/self/statm", "", 0);
+  return used + (double)bytes + LIBRARY_BYTES <= (double)limit.rlim_cur;
+}
+
 mk_status mk_pages_alloc(mk_context *ctx, size_t bytes, void **out) {
   ctx->heap_calls += 1;
   bool refused = ctx->heap_fail_at != 0 && ctx->heap_calls == ctx->heap_fail_at;
   size_t mapped = mapped_bytes(bytes);
   void *block = NULL;
   if (bytes >= LARGE_BYTES && (double)bytes > available_bytes()) refused = true;
-  if (!refused && mapped >= bytes) block = bytes >= HUGE_BYTES ? map_huge(mapped) : map_anonymous(mapped);
+  bool limited = !addresses_left(bytes);
+  if (!refused && !limited && mapped >= bytes) block = bytes >= HUGE_BYTES ? map_huge(mapped) : map_anonymous(mapped);
   if (block != NULL && !make_resident(block, mapped)) {
     munmap(block, mapped);
     block = NULL;
   }
   if (block == NULL) {
-    return MK_FAIL_CALLER(
-        ctx, MK_ERR_MEMORY,
-        "out of memory: this machine could not give %zu bytes (%.1f MiB) for one block; use a smaller model or "
-        "rank_tokens, fewer threads, or more ranks with ep or dist_opt",
-        bytes, (double)bytes / 0x1p20);
+    return MK_FAIL_CALLER(ctx, MK_ERR_MEMORY,
+                          "out of memory: %s could not give %zu bytes (%.1f MiB) for one block; use a smaller model or "
+                          "rank_tokens, fewer threads, or more ranks with ep or dist_opt",
+                          limited ? "the limit on addresses (ulimit -v)" : "this machine", bytes,
+                          (double)bytes / 0x1p20);
   }
   ctx->heap_live += 1;
   *out = block;

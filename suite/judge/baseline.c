@@ -12,6 +12,7 @@
 #include "kernels/base/file.h"
 #include "kernels/base/folder.h"
 #include "kernels/base/heap.h"
+#include "kernels/base/json.h"
 #include "suite/record/schema.h"
 #include "suite/run/folder.h"
 
@@ -49,18 +50,12 @@ static mk_status manifest_check(update *u, const cJSON *root, const char *path) 
 }
 
 static mk_status manifest_read(update *u) {
-  mk_status st = MK_OK;
   char path[MS_PATH_BYTES];
-  char *text = NULL;
-  size_t bytes = 0;
   cJSON *root = NULL;
-  MK_TRY_GOTO(u->ctx, ms_path_join(u->ctx, u->options->run_folder, "manifest.json", path), out);
-  MK_TRY_GOTO(u->ctx, mk_file_read(u->ctx, path, &text, &bytes), out);
-  root = cJSON_ParseWithLength(text, bytes);
-  MK_TRY_GOTO(u->ctx, manifest_check(u, root, path), out);
-out:
+  MK_TRY(u->ctx, ms_path_join(u->ctx, u->options->run_folder, "manifest.json", path));
+  MK_TRY(u->ctx, mk_json_read(u->ctx, path, &root));
+  mk_status st = manifest_check(u, root, path);
   cJSON_Delete(root);
-  mk_heap_free(u->ctx, text);
   return st;
 }
 

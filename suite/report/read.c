@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kernels/base/file.h"
 #include "kernels/base/heap.h"
+#include "kernels/base/json.h"
 #include "suite/record/schema.h"
 #include "suite/report/report.h"
 
@@ -17,14 +17,8 @@ static mk_status table_read(mk_context *ctx, const ms_report *r, ms_csv_kind kin
 
 static mk_status json_read(mk_context *ctx, const ms_report *r, const char *name, cJSON **out) {
   char path[MS_PATH_BYTES];
-  char *text = NULL;
-  size_t bytes = 0;
   MK_TRY(ctx, ms_path_join(ctx, r->folder, name, path));
-  MK_TRY(ctx, mk_file_read(ctx, path, &text, &bytes));
-  *out = cJSON_ParseWithLength(text, bytes);
-  mk_heap_free(ctx, text);
-  MK_CHECK(ctx, cJSON_IsObject(*out), MK_ERR_FORMAT, "%s: not a JSON object: cut short or altered", path);
-  return MK_OK;
+  return mk_json_read(ctx, path, out);
 }
 
 static mk_status all_read(mk_context *ctx, ms_report *r) {

@@ -1,4 +1,5 @@
-/* kernels/base on the disk: files, folders, SHA-256. */
+/* kernels/base on the disk: files, JSON in them, folders, SHA-256. */
+#include <cjson/cJSON.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -6,6 +7,7 @@
 #include "kernels/base/folder.h"
 #include "kernels/base/hash.h"
 #include "kernels/base/heap.h"
+#include "kernels/base/json.h"
 #include "tests/support/check_main.h"
 #include "tests/support/files.h"
 
@@ -43,6 +45,35 @@ START_TEST(pieces_of_a_file) {
   test_must(&ctx, mk_file_read_at(&ctx, path, fd, text, 0, 10), "nothing at the end");
   TEST_ERROR(&ctx, mk_file_read_at(&ctx, path, fd, text, 3, 8), MK_ERR_IO, "ten: file ended at byte 10");
   close(fd);
+  test_folder_remove(&f);
+}
+END_TEST
+
+START_TEST(json_objects) {
+  static const struct {
+    const char *text, *why;
+  } refused[] = {{"", "x.json: empty; a JSON object is expected"},
+                 {"[1]", "x.json:1:1: a JSON object is expected"},
+                 {"{\"a\": 1,\n \"b\" 2}", "x.json:2:6: this is not JSON; the text is cut short or altered"},
+                 {"{\"a\": [1, 2", "this is not JSON; the text is cut short or altered"},
+                 {"{\"a\": 1} tail", "x.json:1:10: this is not JSON"},
+                 {"{\"a\\u0000b\": 1}", "x.json:1:4: \\u0000 cannot stand in a text here"}};
+  mk_context ctx = {0};
+  test_folder f = test_folder_make();
+  char path[TEST_PATH_BYTES];
+  cJSON *root = NULL;
+  test_path(&f, "x.json", path);
+  for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+    ck_assert_int_eq(mk_file_write(&ctx, path, refused[i].text, strlen(refused[i].text)), MK_OK);
+    TEST_ERROR(&ctx, mk_json_read(&ctx, path, &root), MK_ERR_FORMAT, refused[i].why);
+    ck_assert_ptr_null(root);
+  }
+  TEST_ERROR(&ctx, mk_json_parse(&ctx, MK_ERR_CONFIG, "x", "{}\0", 3, &root), MK_ERR_CONFIG, "x:1:3: a zero byte");
+  const char *backslash = "{\"a\\\\u0000\": 1}\n"; /* an escaped backslash, then u0000 */
+  ck_assert_int_eq(mk_json_parse(&ctx, MK_ERR_CONFIG, "x", backslash, strlen(backslash), &root), MK_OK);
+  ck_assert_str_eq(root->child->string, "a\\u0000");
+  cJSON_Delete(root);
+  ck_assert_int_eq(ctx.heap_live, 0);
   test_folder_remove(&f);
 }
 END_TEST
@@ -112,6 +143,7 @@ int main(void) {
   TCase *tcase = test_case(suite, "base_files", 60);
   tcase_add_test(tcase, only_regular_files_are_opened);
   tcase_add_test(tcase, pieces_of_a_file);
+  tcase_add_test(tcase, json_objects);
   tcase_add_test(tcase, names_in_a_folder);
   tcase_add_test(tcase, sha256_known_answers);
   return test_main(suite);

@@ -8,6 +8,7 @@
 
 #include "kernels/base/file.h"
 #include "kernels/base/heap.h"
+#include "kernels/base/json.h"
 
 #define SCHEMA "moemark/checkpoint/1"
 #define CHECKSUM_KEY ",\"checksum\":\""
@@ -191,8 +192,7 @@ mk_status mt_checkpoint_meta_read(mk_context *ctx, const char *folder, mt_checkp
   MK_TRY_GOTO(ctx, path_of(ctx, folder, "checkpoint.json", path), out);
   MK_TRY_GOTO(ctx, mk_file_read(ctx, path, &text, &bytes), out);
   MK_TRY_GOTO(ctx, check_sum(ctx, path, text, bytes), out);
-  root = cJSON_ParseWithLength(text, bytes);
-  MK_CHECK_GOTO(ctx, cJSON_IsObject(root), MK_ERR_FORMAT, out, "%s: not a JSON object", path);
+  MK_TRY_GOTO(ctx, mk_json_parse(ctx, MK_ERR_FORMAT, path, text, bytes, &root), out);
   MK_TRY_GOTO(ctx, get_all(ctx, path, root, &meta), out);
   *out = meta;
   meta = (mt_checkpoint_meta){0};

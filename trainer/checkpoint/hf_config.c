@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "kernels/base/file.h"
-#include "kernels/base/heap.h"
+#include "kernels/base/json.h"
 #include "trainer/checkpoint/hf_config_keys.h"
 
 static const mt_hf_model *const MODELS[] = {&mt_hf_olmoe, &mt_hf_qwen3_moe};
@@ -144,17 +144,10 @@ mk_status mt_hf_config_parse(mk_context *ctx, const char *path, const cJSON *roo
 }
 
 mk_status mt_hf_config_read(mk_context *ctx, const char *path, mt_config *cfg) {
-  mk_status st = MK_OK;
-  char *text = NULL;
-  size_t bytes = 0;
   cJSON *root = NULL;
-  MK_TRY_GOTO(ctx, mk_file_read(ctx, path, &text, &bytes), out);
-  root = cJSON_ParseWithLength(text, bytes);
-  MK_CHECK_GOTO(ctx, cJSON_IsObject(root), MK_ERR_FORMAT, out, "%s: not a JSON object", path);
-  MK_TRY_GOTO(ctx, mt_hf_config_parse(ctx, path, root, cfg), out);
-out:
+  MK_TRY(ctx, mk_json_read(ctx, path, &root));
+  mk_status st = mt_hf_config_parse(ctx, path, root, cfg);
   cJSON_Delete(root);
-  mk_heap_free(ctx, text);
   return st;
 }
 

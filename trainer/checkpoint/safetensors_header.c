@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "kernels/base/heap.h"
+#include "kernels/base/json.h"
 
 #define LARGEST_EXACT 9007199254740992.0 /* 2^53: whole numbers below it are exact in a double */
 
@@ -150,9 +151,9 @@ mk_status mt_st_header_parse(mk_context *ctx, const char *path, const char *text
                              mt_st_header *out) {
   mk_status st = MK_OK;
   mt_st_header h = {0};
-  MK_CHECK(ctx, (int64_t)strlen(text) == bytes, MK_ERR_FORMAT, "%s: the header holds a zero byte", path);
-  h.root = cJSON_ParseWithLengthOpts(text, (size_t)bytes + 1, NULL, 1);
-  MK_CHECK_GOTO(ctx, cJSON_IsObject(h.root), MK_ERR_FORMAT, out, "%s: the header is not a JSON object", path);
+  st = mk_json_parse(ctx, MK_ERR_FORMAT, "header", text, (size_t)bytes, &h.root);
+  if (st != MK_OK) mk_error_prefix(ctx, path);
+  MK_TRY(ctx, st);
   MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)cJSON_GetArraySize(h.root), sizeof h.tensors[0], &h.tensors), out);
   for (const cJSON *item = h.root->child; item != NULL; item = item->next) {
     if (strcmp(item->string, "__metadata__") == 0) {

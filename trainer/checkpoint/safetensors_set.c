@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "kernels/base/file.h"
 #include "kernels/base/heap.h"
+#include "kernels/base/json.h"
 
 static mk_status add_file(mt_st_set *set, const char *path) {
   mk_context *ctx = set->ctx;
@@ -56,11 +56,8 @@ static mk_status check_unique(const mt_st_set *set) {
 static mk_status open_index(mt_st_set *set, const char *folder, const char *index_path) {
   mk_context *ctx = set->ctx;
   mk_status st = MK_OK;
-  char *text = NULL;
-  size_t bytes = 0;
   cJSON *root = NULL;
-  MK_TRY_GOTO(ctx, mk_file_read(ctx, index_path, &text, &bytes), out);
-  root = cJSON_ParseWithLength(text, bytes);
+  MK_TRY(ctx, mk_json_read(ctx, index_path, &root));
   const cJSON *map = cJSON_GetObjectItemCaseSensitive(root, "weight_map");
   MK_CHECK_GOTO(ctx, cJSON_IsObject(map) && map->child != NULL, MK_ERR_FORMAT, out,
                 "%s: no weight_map object: not an index of safetensors shards", index_path);
@@ -70,7 +67,6 @@ static mk_status open_index(mt_st_set *set, const char *folder, const char *inde
   MK_TRY_GOTO(ctx, check_unique(set), out);
 out:
   cJSON_Delete(root);
-  mk_heap_free(ctx, text);
   return st;
 }
 

@@ -6,33 +6,8 @@
 
 #include "kernels/base/file.h"
 #include "kernels/base/heap.h"
+#include "kernels/base/json.h"
 #include "trainer/launch/config.h"
-
-/* Line and column, from 1, of the byte at `at`. */
-static void place_of(const char *text, const char *at, int *line, int *column) {
-  *line = *column = 1;
-  for (; text < at && *text != '\0'; text++) {
-    *column = *text == '\n' ? 1 : *column + 1;
-    *line += *text == '\n';
-  }
-}
-
-/* The object of keys in `text`, with a place for what is no JSON. */
-static mk_status parse(mk_context *ctx, const char *path, const char *text, size_t bytes, cJSON **out) {
-  const char *end = text;
-  int line = 1, column = 1;
-  MK_CHECK(ctx, bytes > 0, MK_ERR_CONFIG, "%s: the file is empty; a JSON object of keys is expected", path);
-  cJSON *root = cJSON_ParseWithLengthOpts(text, bytes + 1, &end, true);
-  place_of(text, end, &line, &column);
-  bool whole = root != NULL && strlen(text) == bytes;
-  if (whole && cJSON_IsObject(root)) {
-    *out = root;
-    return MK_OK;
-  }
-  cJSON_Delete(root);
-  return MK_FAIL(ctx, MK_ERR_CONFIG, "%s:%d:%d: %s (moemark-trainer --keys lists the keys)", path, line, column,
-                 whole ? "a JSON object of keys is expected" : "this is not JSON");
-}
 
 static mk_status set_item(mk_context *ctx, const cJSON *root, const cJSON *item, mt_config *cfg) {
   char text[MT_TEXT_BYTES];
@@ -55,7 +30,7 @@ mk_status mt_config_parse(mk_context *ctx, const char *where, const char *text, 
   cJSON *root = NULL;
   mk_status st = MK_OK;
   mt_config fresh = *cfg;
-  MK_TRY(ctx, parse(ctx, where, text, bytes, &root));
+  MK_TRY(ctx, mk_json_parse(ctx, MK_ERR_CONFIG, where, text, bytes, &root));
   for (const cJSON *item = root->child; item != NULL && st == MK_OK; item = item->next) {
     st = set_item(ctx, root, item, &fresh);
     if (st != MK_OK) mk_error_prefix(ctx, where);

@@ -149,10 +149,10 @@ static const struct {
   const char *header, *word;
   mk_status status;
 } REFUSED[] = {
-    {"", "not a JSON object", MK_ERR_FORMAT},
-    {"[1]", "not a JSON object", MK_ERR_FORMAT},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}}}", "not a JSON object", MK_ERR_FORMAT},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}", "not a JSON object", MK_ERR_FORMAT},
+    {"", "header: empty", MK_ERR_FORMAT},
+    {"[1]", "header:1:1: a JSON object is expected", MK_ERR_FORMAT},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}}}", "this is not JSON", MK_ERR_FORMAT},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}", "this is not JSON", MK_ERR_FORMAT},
     {"{\"a\":7}", "'a'", MK_ERR_FORMAT},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4]}}", "expected an object", MK_ERR_FORMAT},
     {"{\"a\":{\"dtype\":\"F16\",\"shape\":[8],\"data_offsets\":[0,16]}}", "F16", MK_ERR_UNSUPPORTED},
