@@ -35,7 +35,7 @@ for name in $names; do
   csv=$out/equivalence_$name.csv
   [ ! -f "$csv" ] || sed "$([ "$name" = 1 ] || echo 1d)" "$csv" >> "$out/equivalence.csv"
 done
-awk -F, 'NR > 1 && $NF !~ /refused/ { n++; t = /ep_transport=rowwise/ ? "rowwise" : /ep_transport=block/ ? "block" : \
+awk -F, 'NR > 1 && !/refused [0-9]/ { n++; t = /ep_transport=rowwise/ ? "rowwise" : /ep_transport=block/ ? "block" : \
     /ep_transport=deepep_v2/ ? "deepep_v2" : "no exchange"; rows[t]++; if ($15 > most[t]) most[t] = $15 + 0 }
   END { for (t in rows) printf "host waits of a step, at most: %-11s %d (%d rows)\n", t, most[t], rows[t]
         printf "%d rows in equivalence.csv\n", n }' "$out/equivalence.csv"
