@@ -82,11 +82,16 @@ out:
   return st;
 }
 
+static mk_status split_mpi(mk_context *ctx, MPI_Comm all, int color, int key, MPI_Comm *out) {
+  MT_MPI(ctx, MPI_Comm_split(all, color, key, out));
+  return MK_OK;
+}
+
 static mk_status mpi_split(mt_comm *comm, int color, int key, const char *purpose, mt_comm **out) {
   mt_mpi_comm *c = (mt_mpi_comm *)comm, *part = NULL;
   MPI_Comm mpi = MPI_COMM_NULL;
   MK_TRY(comm->ctx, mt_mpi_meet(comm->ctx, c, "split"));
-  MT_MPI(comm->ctx, MPI_Comm_split(c->mpi, color, key, &mpi));
+  MK_TRY(comm->ctx, mt_mpi_record(c, split_mpi(comm->ctx, c->mpi, color, key, &mpi)));
   MK_TRY(comm->ctx, mt_mpi_open(comm->ctx, c->job, mpi, purpose, &part));
   *out = &part->base;
   return MK_OK;

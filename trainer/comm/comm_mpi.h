@@ -96,7 +96,11 @@ mk_status mt_mpi_fail(mk_context *ctx, int error, const char *call, const char *
 /* comm_mpi_progress.c: run to completion on the calling thread. `call` names the call in messages; ctx is the error
  * record of the calling thread (stream->dev->ctx inside a stream call). */
 mk_status mt_mpi_run(mk_context *ctx, mt_mpi_comm *c, mt_transfer_list *list, const char *call);
-mk_status mt_mpi_complete(mk_context *ctx, mt_mpi_comm *c, MPI_Request request, const char *call);
+/* A single request: `started` is what MPI said at its start. */
+mk_status mt_mpi_complete(mk_context *ctx, mt_mpi_comm *c, int started, MPI_Request request, const char *call);
+/* Gives `st` back; a fault is remembered, so that later calls are refused instead of mixing with what is still in
+ * flight. */
+mk_status mt_mpi_record(mt_mpi_comm *c, mk_status st);
 /* MK_ERR_COMM once a call on the communicator has failed. */
 mk_status mt_mpi_usable(mk_context *ctx, mt_mpi_comm *c, const char *call);
 /* All ranks have come here; bounds the blocking set-up calls that follow. */

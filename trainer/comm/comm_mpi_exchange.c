@@ -182,10 +182,10 @@ static mk_status broadcast_call(mk_stream *s, const void *args) {
   int64_t bytes = (int64_t)mk_tensor_bytes(&a->send);
   for (int64_t first = 0; first < bytes; first += c->piece_bytes) {
     int64_t piece = bytes - first < c->piece_bytes ? bytes - first : c->piece_bytes;
-    MPI_Request request;
+    MPI_Request request = MPI_REQUEST_NULL;
     MK_TRY(ctx, mt_mpi_usable(ctx, c, "broadcast"));
-    MT_MPI(ctx, MPI_Ibcast((char *)a->send.data + first, (int)piece, MPI_BYTE, a->root, c->mpi, &request));
-    MK_TRY(ctx, mt_mpi_complete(ctx, c, request, "broadcast"));
+    int started = MPI_Ibcast((char *)a->send.data + first, (int)piece, MPI_BYTE, a->root, c->mpi, &request);
+    MK_TRY(ctx, mt_mpi_complete(ctx, c, started, request, "broadcast"));
   }
   return MK_OK;
 }

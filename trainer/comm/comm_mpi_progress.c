@@ -35,8 +35,7 @@ static void give_up(mt_mpi_comm *c) {
   c->running = NULL;
 }
 
-/* Remembers the fault, so that later calls are refused instead of mixing with what is still in flight. */
-static mk_status record(mt_mpi_comm *c, mk_status st) {
+mk_status mt_mpi_record(mt_mpi_comm *c, mk_status st) {
   int healthy = MK_OK;
   if (st == MK_OK) return MK_OK;
   give_up(c);
@@ -171,22 +170,23 @@ mk_status mt_mpi_run(mk_context *ctx, mt_mpi_comm *c, mt_transfer_list *list, co
   MK_TRY(ctx, mt_mpi_usable(ctx, c, call));
   mk_status st = start(ctx, c, list, call);
   if (st == MK_OK) st = progress(ctx, c, call, c->job->timeout_s);
-  return record(c, st);
+  return mt_mpi_record(c, st);
 }
 
-mk_status mt_mpi_complete(mk_context *ctx, mt_mpi_comm *c, MPI_Request request, const char *call) {
+mk_status mt_mpi_complete(mk_context *ctx, mt_mpi_comm *c, int started, MPI_Request request, const char *call) {
   c->running = NULL;
+  if (started != MPI_SUCCESS) return mt_mpi_record(c, fail_transfer(ctx, c, call, 0, started));
   c->request[0] = request;
   c->of_request[0] = 0;
   c->n_active = 1;
-  return record(c, progress(ctx, c, call, c->job->timeout_s));
+  return mt_mpi_record(c, progress(ctx, c, call, c->job->timeout_s));
 }
 
 mk_status mt_mpi_meet(mk_context *ctx, mt_mpi_comm *c, const char *call) {
-  MPI_Request request;
+  MPI_Request request = MPI_REQUEST_NULL;
   MK_TRY(ctx, mt_mpi_usable(ctx, c, call));
-  MT_MPI(ctx, MPI_Ibarrier(c->mpi, &request));
-  MK_TRY(ctx, mt_mpi_complete(ctx, c, request, call));
+  int started = MPI_Ibarrier(c->mpi, &request);
+  MK_TRY(ctx, mt_mpi_complete(ctx, c, started, request, call));
   return MK_OK;
 }
 

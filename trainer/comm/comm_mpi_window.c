@@ -17,10 +17,10 @@ typedef struct mpi_window {
 
 /* Replaces *value by its reduction over the ranks. */
 static mk_status agree(mk_context *ctx, mt_mpi_comm *c, MPI_Op op, int64_t *value) {
-  MPI_Request request;
+  MPI_Request request = MPI_REQUEST_NULL;
   c->vote[0] = *value;
-  MT_MPI(ctx, MPI_Iallreduce(&c->vote[0], &c->vote[1], 1, MPI_INT64_T, op, c->mpi, &request));
-  MK_TRY(ctx, mt_mpi_complete(ctx, c, request, "window_create"));
+  int started = MPI_Iallreduce(&c->vote[0], &c->vote[1], 1, MPI_INT64_T, op, c->mpi, &request);
+  MK_TRY(ctx, mt_mpi_complete(ctx, c, started, request, "window_create"));
   *value = c->vote[1];
   return MK_OK;
 }
@@ -114,7 +114,7 @@ mk_status mt_mpi_window_create(mt_comm *comm, mk_device *dev, size_t bytes, mt_w
   bool shared = false;
   int64_t all_bytes = (int64_t)bytes;
   MK_TRY(ctx, mt_mpi_meet(ctx, c, "window_create"));
-  MK_TRY(ctx, on_one_node(ctx, c, &shared));
+  MK_TRY(ctx, mt_mpi_record(c, on_one_node(ctx, c, &shared)));
   MK_TRY(ctx, agree(ctx, c, MPI_SUM, &all_bytes));
   mk_status st = prepare(comm, dev, bytes, shared, (size_t)all_bytes, &w);
   int64_t refused = st != MK_OK ? ctx->rank + 1 : 0; /* names the rank in the others' message */
@@ -122,7 +122,7 @@ mk_status mt_mpi_window_create(mt_comm *comm, mk_device *dev, size_t bytes, mt_w
   MK_TRY_GOTO(ctx, agree(ctx, c, MPI_MAX, &refused), out);
   MK_CHECK_GOTO(ctx, refused == 0, MK_ERR_MEMORY, out, "window_create on %s: rank %lld could not", comm->purpose,
                 (long long)refused - 1);
-  if (shared) MK_TRY_GOTO(ctx, allocate_shared(ctx, c, w), out);
+  if (shared) MK_TRY_GOTO(ctx, mt_mpi_record(c, allocate_shared(ctx, c, w)), out);
   *out = &w->base;
   return MK_OK;
 out:

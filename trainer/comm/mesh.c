@@ -134,3 +134,35 @@ void mt_mesh_destroy(mt_mesh *mesh) {
 }
 
 mt_comm *mt_mesh_all(const mt_mesh *mesh) { return mesh->plan.pp == 1 ? mesh->dense : mesh->world; }
+
+enum { MOST_COMMS = 10 };
+
+/* Every communicator once; returns their number. */
+static int list_comms(const mt_mesh *m, mt_comm *out[MOST_COMMS]) {
+  mt_comm *const one_each[] = {m->world, m->dense, m->expert, m->ep, m->pp, m->pp_back};
+  int n = 0;
+  for (size_t i = 0; i < sizeof one_each / sizeof one_each[0]; i++)
+    out[n++] = one_each[i];
+  for (int kind = 0; kind < 2 && m->plan.copies > 1; kind++) {
+    out[n++] = m->shard[kind];
+    out[n++] = m->copies[kind];
+  }
+  return n;
+}
+
+mk_status mt_mesh_poll(const mt_mesh *mesh) {
+  mt_comm *comm[MOST_COMMS];
+  int n = list_comms(mesh, comm);
+  for (int i = 0; i < n; i++)
+    MK_TRY(mesh->world->ctx, mt_comm_poll(comm[i]));
+  return MK_OK;
+}
+
+int64_t mt_mesh_payload_bytes(const mt_mesh *mesh) {
+  mt_comm *comm[MOST_COMMS];
+  int64_t bytes = 0;
+  int n = list_comms(mesh, comm);
+  for (int i = 0; i < n; i++)
+    bytes += comm[i]->payload_bytes;
+  return bytes;
+}

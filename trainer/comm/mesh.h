@@ -72,6 +72,12 @@ void mt_mesh_destroy(mt_mesh *mesh); /* leaves world; NULL is legal */
 /* Communicator of all ranks, for what a step must make equal on all of them: dense where there is one stage. */
 mt_comm *mt_mesh_all(const mt_mesh *mesh);
 
+/* What is known of faults on any communicator of the mesh, without waiting: MK_OK, or the first fault that is found. */
+mk_status mt_mesh_poll(const mt_mesh *mesh);
+
+/* Payload of all calls on the mesh's communicators so far, in bytes that this rank sent. */
+int64_t mt_mesh_payload_bytes(const mt_mesh *mesh);
+
 #ifdef __cplusplus
 }
 #endif

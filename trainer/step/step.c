@@ -142,7 +142,7 @@ mk_status mt_trainer_finish(mt_trainer *t) {
   MK_TRY(t->ctx, send_log(t));
   t->slot[t->step % MT_LOG_SLOTS].comm_s = t->dev->call_s - t->call_s;
   MK_TRY(t->ctx, take_time(t));
-  MK_TRY(t->ctx, mt_comm_poll(t->mesh->world));
+  MK_TRY(t->ctx, mt_mesh_poll(t->mesh));
   return mk_device_poll(t->dev);
 }
 

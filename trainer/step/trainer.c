@@ -105,13 +105,4 @@ void mt_trainer_destroy(mt_trainer *t) {
   mk_heap_free(ctx, t);
 }
 
-int64_t mt_trainer_wire_bytes(const mt_trainer *t) {
-  const mt_mesh *m = t->mesh;
-  mt_comm *const all[] = {m->world, m->dense, m->expert, m->ep, m->pp, m->pp_back};
-  int64_t bytes = 0;
-  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-    bytes += all[i] != NULL ? all[i]->payload_bytes : 0;
-  for (int kind = 0; kind < 2 && m->plan.copies > 1; kind++)
-    bytes += m->shard[kind]->payload_bytes + m->copies[kind]->payload_bytes;
-  return bytes;
-}
+int64_t mt_trainer_wire_bytes(const mt_trainer *t) { return mt_mesh_payload_bytes(t->mesh); }

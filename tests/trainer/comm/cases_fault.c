@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "tests/trainer/comm/comm_fixture.h"
+#include "trainer/comm/comm_mpi_testing.h"
 #include "trainer/comm/mesh.h"
 
 static void expect_refused(mk_status st, const char *text) {
@@ -160,6 +161,45 @@ START_TEST(different_row_counts_are_an_error_not_a_hang) {
 }
 END_TEST
 
+/* A broadcast on `comm` that MPI refuses to start, on all ranks alike: a message of a negative size. */
+static void refuse_start(mt_comm *comm) {
+  test_bench b;
+  fx_bench_open(&b);
+  mk_stream *stream = NULL;
+  test_ok(&b, mk_stream_create(b.dev, "refuse", &stream), "stream");
+  mk_tensor a = fx_tensor(&b, "a", MK_F32, 3, comm->rank, 0);
+  mt_comm_mpi_set_piece_bytes(comm, -8);
+  mk_status st = mt_comm_broadcast(comm, &a, 0, stream);
+  if (st == MK_OK) st = mk_stream_sync(stream, false);
+  ck_assert_msg(st == MK_ERR_COMM, "got %s", mk_status_name(st));
+  const char *said = b.ctx.error.message;
+  ck_assert_msg(strstr(said, "broadcast on ep failed: MPI_ERR_COUNT") != NULL, "said: %s", said);
+  mk_error_clear(&b.ctx);
+  mk_stream_destroy(stream);
+  test_bench_close(&b);
+}
+
+/* MPI only. The other communicators of the mesh are healthy; the mesh as a whole is not. */
+START_TEST(a_call_that_does_not_start_closes_its_communicator) {
+  fixture *f = fx();
+  mt_comm *world = fx_comm(FX_WORLD);
+  mt_mesh_config config = {.ep = world->size, .pp = 1, .experts = world->size};
+  mt_mesh *mesh = NULL;
+  if (strcmp(world->ops->name, "mpi") != 0) return;
+  fx_ok(mt_mesh_create(&f->ctx, world, &config, &mesh), "mesh");
+  fx_ok(mt_mesh_poll(mesh), "a healthy mesh");
+  refuse_start(mesh->ep);
+  fx_ok(mt_comm_poll(mesh->dense), "another communicator");
+  ck_assert_int_eq(mt_comm_poll(mesh->ep), MK_ERR_COMM);
+  mk_error_clear(&f->ctx);
+  ck_assert_int_eq(mt_mesh_poll(mesh), MK_ERR_COMM);
+  ck_assert_msg(strstr(f->ctx.error.message, "on ep: an earlier call on it failed") != NULL, "said: %s",
+                f->ctx.error.message);
+  mk_error_clear(&f->ctx);
+  mt_mesh_destroy(mesh);
+}
+END_TEST
+
 TCase *cases_fault(void) {
   TCase *tc = tcase_create("fault");
   tcase_add_test(tc, wrong_shapes_are_refused);
@@ -167,5 +207,6 @@ TCase *cases_fault(void) {
   tcase_add_test(tc, the_chosen_call_fails);
   tcase_add_test(tc, host_memory_failures_unwind);
   tcase_add_test(tc, different_row_counts_are_an_error_not_a_hang);
+  tcase_add_test(tc, a_call_that_does_not_start_closes_its_communicator);
   return tc;
 }
