@@ -117,20 +117,23 @@ static const char *from_environment(const char *name) {
   return text != NULL && text[0] != '\0' ? text : NULL;
 }
 
+static mk_status set_resume(mk_context *ctx, mt_config *cfg, const char *value, const char *where) {
+  if (value == NULL) return MK_OK;
+  mk_status st = mt_config_set(ctx, cfg, "resume", value);
+  if (st != MK_OK) mk_error_prefix(ctx, where);
+  return st;
+}
+
 /* Command line beats environment beats file beats default. */
 static mk_status resolve(mk_context *ctx, options *o, mt_config *cfg) {
   if (o->config == NULL) o->config = from_environment("MOEMARK_CONFIG");
   if (o->out == NULL) o->out = from_environment("MOEMARK_OUT");
-  if (o->resume == NULL) o->resume = from_environment("MOEMARK_RESUME");
   if (o->config != NULL) MK_TRY(ctx, mt_config_read(ctx, o->config, cfg));
   MK_TRY(ctx, set_from_environment(ctx, cfg));
+  MK_TRY(ctx, set_resume(ctx, cfg, from_environment("MOEMARK_RESUME"), "MOEMARK_RESUME"));
   for (int i = 0; i < o->n_sets; i++)
     MK_TRY(ctx, set_pair(ctx, cfg, o->set[i], "--set"));
-  if (o->resume != NULL) {
-    mk_status st = mt_config_set(ctx, cfg, "resume", o->resume);
-    if (st != MK_OK) mk_error_prefix(ctx, "--resume");
-    MK_TRY(ctx, st);
-  }
+  MK_TRY(ctx, set_resume(ctx, cfg, o->resume, "--resume"));
   return mt_config_check(ctx, cfg);
 }
 
