@@ -13,9 +13,10 @@ mt_progress mt_progress_begin(const mk_context *ctx, const mt_config *cfg, bool 
 void mt_progress_step(mt_progress *p, const mk_step_log *log, double step_s, int64_t last_step) {
   enum { PLAIN_EVERY_S = 10 };
   p->trained_s += step_s;
+  p->steps += 1;
   if (!p->on) return;
   bool last = log->step == last_step;
-  double left_s = (double)(last_step - log->step) * p->trained_s / (double)log->step;
+  double left_s = (double)(last_step - log->step) * p->trained_s / (double)p->steps;
   double tokens_per_s = step_s > 0 ? (double)p->cfg->global_tokens / step_s : 0;
   char line[256];
   snprintf(line, sizeof line, "step %lld/%lld  ce %.4f  norm %.3g  lr %.3g  %.0f token/s  %.0f s left",
@@ -23,7 +24,7 @@ void mt_progress_step(mt_progress *p, const mk_step_log *log, double step_s, int
            left_s);
   if (p->terminal) {
     mk_log_status(p->ctx, line);
-  } else if (log->step == 1 || last || p->trained_s - p->told_s >= PLAIN_EVERY_S) {
+  } else if (p->steps == 1 || last || p->trained_s - p->told_s >= PLAIN_EVERY_S) {
     mk_log(p->ctx, "%s", line);
     p->told_s = p->trained_s;
   }

@@ -8,8 +8,9 @@ typedef struct mt_progress {
   const mk_context *ctx;
   const mt_config *cfg;
   bool on, terminal;
-  double told_s; /* training time at the last plain line */
-  double trained_s;
+  int64_t steps;    /* of this process: a resumed run has done others before */
+  double trained_s; /* in these steps */
+  double told_s;    /* trained_s at the last plain line */
 } mt_progress;
 
 mt_progress mt_progress_begin(const mk_context *ctx, const mt_config *cfg, bool on);
