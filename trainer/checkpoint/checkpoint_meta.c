@@ -71,6 +71,8 @@ static bool add_all(cJSON *root, const mt_checkpoint_meta *meta, const char *con
          cJSON_AddNumberToObject(root, "windows", (double)meta->windows) != NULL &&
          cJSON_AddNumberToObject(root, "trained_s", meta->trained_s) != NULL &&
          cJSON_AddNumberToObject(root, "schedule_end", (double)meta->schedule_end) != NULL &&
+         cJSON_AddNumberToObject(root, "evaluated", (double)meta->evaluated) != NULL &&
+         cJSON_AddNumberToObject(root, "end", (double)meta->end) != NULL &&
          cJSON_AddStringToObject(root, "data", meta->fingerprint) != NULL &&
          cJSON_AddRawToObject(root, "config", config) != NULL && add_files(root, meta);
 }
@@ -132,6 +134,12 @@ static mk_status get_whole(mk_context *ctx, const char *path, const cJSON *root,
   return MK_OK;
 }
 
+/* Leaves *out where an older file does not have the key. */
+static mk_status get_later_whole(mk_context *ctx, const char *path, const cJSON *root, const char *key, int64_t *out) {
+  if (cJSON_GetObjectItemCaseSensitive(root, key) == NULL) return MK_OK;
+  return get_whole(ctx, path, root, key, out);
+}
+
 static mk_status get_text(mk_context *ctx, const char *path, const cJSON *root, const char *key, char *out,
                           size_t bytes) {
   const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(root, key));
@@ -178,6 +186,9 @@ static mk_status get_all(mk_context *ctx, const char *path, const cJSON *root, m
   MK_TRY(ctx, get_whole(ctx, path, root, "windows", &meta->windows));
   MK_TRY(ctx, get_number(ctx, path, root, "trained_s", &meta->trained_s));
   MK_TRY(ctx, get_whole(ctx, path, root, "schedule_end", &meta->schedule_end));
+  meta->evaluated = meta->step;
+  MK_TRY(ctx, get_later_whole(ctx, path, root, "evaluated", &meta->evaluated));
+  MK_TRY(ctx, get_later_whole(ctx, path, root, "end", &meta->end));
   MK_TRY(ctx, get_text(ctx, path, root, "data", meta->fingerprint, sizeof meta->fingerprint));
   MK_TRY(ctx, get_config(ctx, path, root, &meta->config));
   return get_files(ctx, path, root, meta);

@@ -1,7 +1,7 @@
 /* What a checkpoint says about itself: <checkpoint>/checkpoint.json, one JSON object with a checksum of its own.
  *
  * {"schema":"moemark/checkpoint/1","step":20,"taken":20,"windows":320,"trained_s":1.5,"schedule_end":40,
- *  "data":"<SHA-256: which data, see mt_data_fingerprint>","config":{all keys},
+ *  "evaluated":20,"end":40,"data":"<SHA-256: which data, see mt_data_fingerprint>","config":{all keys},
  *  "files":[{"name":"shard-00000.safetensors","bytes":123,"sha256":"<64 hex digits>"},...],
  *  "checksum":"<SHA-256 of everything before this key>"} */
 #ifndef TRAINER_CHECKPOINT_CHECKPOINT_META_H
@@ -28,6 +28,8 @@ typedef struct mt_checkpoint_meta {
   int64_t windows;                 /* training windows consumed: the position in the data */
   double trained_s;                /* training time so far */
   int64_t schedule_end;            /* step at which the learning-rate schedule ends */
+  int64_t evaluated;               /* last step whose held-out loss is known, 0 = none; files without it: step */
+  int64_t end;                     /* step at which the run was to end; files without it: 0 */
   char fingerprint[MK_HASH_BYTES]; /* of the data */
   mt_config config;                /* of the run that wrote it */
   int64_t files;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "kernels/base/folder.h"
@@ -26,13 +27,23 @@ static void way_out(const char *dir, int64_t step, char path[MT_CHECKPOINT_PATH_
   snprintf(path, MT_CHECKPOINT_PATH_BYTES, "%.900s/" TEMPORARY "old-%09lld", dir, (long long)step);
 }
 
-/* Step of a folder name that mt_checkpoint_path could have made, or -1. */
-static int64_t step_of(const char *name) {
+/* mt_checkpoint_path, mt_checkpoint_temporary or way_out. */
+typedef void name_fn(const char *dir, int64_t step, char path[MT_CHECKPOINT_PATH_BYTES]);
+
+/* Step of a name that `make` could have made, or -1. */
+static int64_t step_in(const char *name, name_fn *make) {
   char made[MT_CHECKPOINT_PATH_BYTES];
   double step = -1;
-  if (!mk_text_number(name + strlen(PREFIX), true, &step) || step < 0 || step > 1e15) return -1;
-  mt_checkpoint_path(".", (int64_t)step, made);
+  make(".", 0, made);
+  size_t prefix = strlen(made) - strlen("./000000000");
+  if (strncmp(made + strlen("./"), name, prefix) != 0) return -1;
+  if (!mk_text_number(name + prefix, true, &step) || step < 0 || step > 1e15) return -1;
+  make(".", (int64_t)step, made);
   return strcmp(made + strlen("./"), name) == 0 ? (int64_t)step : -1;
+}
+
+static bool is_leftover(const char *name) {
+  return step_in(name, mt_checkpoint_temporary) >= 0 || step_in(name, way_out) >= 0;
 }
 
 /* A lock on the folder itself: nothing is left behind by a run that was killed. */
@@ -50,17 +61,40 @@ mk_status mt_checkpoint_lock(mk_context *ctx, const char *dir, int *fd) {
   return MK_OK;
 }
 
+static mk_status check_folder(mk_context *ctx, const char *path) {
+  struct stat info;
+  MK_CHECK(ctx, lstat(path, &info) == 0 && S_ISDIR(info.st_mode), MK_ERR_OUTPUT,
+           "%s: is not a folder and has the name that a checkpoint's folder takes; move it away", path);
+  return MK_OK;
+}
+
 static mk_status remove_leftovers(mk_context *ctx, const char *dir) {
   char **names = NULL, path[MT_CHECKPOINT_PATH_BYTES];
   size_t count = 0;
   mk_status st = MK_OK;
   MK_TRY(ctx, mk_folder_names(ctx, dir, TEMPORARY, &names, &count));
   for (size_t i = 0; i < count && st == MK_OK; i++) {
+    if (!is_leftover(names[i])) continue;
     snprintf(path, sizeof path, "%.900s/%.100s", dir, names[i]);
-    st = mk_folder_remove(ctx, path);
+    st = check_folder(ctx, path);
+    if (st == MK_OK) st = mk_folder_remove(ctx, path);
   }
   mk_folder_names_free(ctx, names, count);
   return st;
+}
+
+mk_status mt_checkpoint_tidy(mk_context *ctx, const char *dir) {
+  char **names = NULL, path[MT_CHECKPOINT_PATH_BYTES];
+  size_t count = 0;
+  mk_status st = MK_OK;
+  MK_TRY(ctx, mk_folder_names(ctx, dir, PREFIX, &names, &count));
+  for (size_t i = 0; i < count && st == MK_OK; i++) {
+    if (step_in(names[i], mt_checkpoint_path) < 0) continue;
+    snprintf(path, sizeof path, "%.900s/%.100s", dir, names[i]);
+    st = check_folder(ctx, path);
+  }
+  mk_folder_names_free(ctx, names, count);
+  return st != MK_OK ? st : remove_leftovers(ctx, dir);
 }
 
 mk_status mt_checkpoint_begin(mk_context *ctx, const char *dir, int64_t step) {
@@ -108,13 +142,20 @@ mk_status mt_checkpoint_prune(mk_context *ctx, const char *dir, int64_t step, in
   return remove_leftovers(ctx, dir);
 }
 
+bool mt_checkpoint_is(const char *folder, const char *dir, int64_t step) {
+  char path[MT_CHECKPOINT_PATH_BYTES];
+  struct stat a, b;
+  mt_checkpoint_path(dir, step, path);
+  return stat(folder, &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
 mk_status mt_checkpoint_newest(mk_context *ctx, const char *dir, int64_t below, int64_t *step) {
   char **names = NULL;
   size_t count = 0;
   int64_t newest = -1;
   if (access(dir, F_OK) == 0) MK_TRY(ctx, mk_folder_names(ctx, dir, PREFIX, &names, &count));
   for (size_t i = 0; i < count; i++) {
-    int64_t found = step_of(names[i]);
+    int64_t found = step_in(names[i], mt_checkpoint_path);
     if (found < below && found > newest) newest = found;
   }
   mk_folder_names_free(ctx, names, count);

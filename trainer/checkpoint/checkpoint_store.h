@@ -1,7 +1,8 @@
 /* The folder of checkpoints: <dir>/step-<nine digits or more>/. One process (rank 0) makes and removes what is in it.
  *
  * A checkpoint is written into <dir>/.tmp-step-N, synced, and renamed; so a folder step-N is complete, unless the disk
- * or somebody else damaged it. What a killed run left under .tmp- is removed by the next one. */
+ * or somebody else damaged it. What a killed run left (.tmp-step-N, and .tmp-old-N on its way out) is removed by the
+ * next one; all other names are somebody else's and are not touched. */
 #ifndef TRAINER_CHECKPOINT_CHECKPOINT_STORE_H
 #define TRAINER_CHECKPOINT_CHECKPOINT_STORE_H
 
@@ -23,6 +24,11 @@ void mt_checkpoint_temporary(const char *dir, int64_t step, char path[MT_CHECKPO
  * MK_ERR_OUTPUT where another one has it. File systems without locks let all in. */
 mk_status mt_checkpoint_lock(mk_context *ctx, const char *dir, int *fd);
 
+/* Before a run, for the folder that it has locked: removes what killed runs left. MK_ERR_OUTPUT where a name of ours is
+ * taken by something else than a folder, which a checkpoint could not replace. A link counts as such, because what it
+ * leads to would be removed. */
+mk_status mt_checkpoint_tidy(mk_context *ctx, const char *dir);
+
 /* Makes the temporary folder, empty; removes what killed runs left. MK_ERR_OUTPUT. */
 mk_status mt_checkpoint_begin(mk_context *ctx, const char *dir, int64_t step);
 
@@ -35,6 +41,9 @@ void mt_checkpoint_abandon(mk_context *ctx, const char *dir, int64_t step);
 
 /* Leaves `keep` checkpoints up to `step`, the newest of them; those of later steps are not touched. keep 0: all. */
 mk_status mt_checkpoint_prune(mk_context *ctx, const char *dir, int64_t step, int64_t keep);
+
+/* Is `folder`, by whatever path, the checkpoint of `step` in dir? */
+bool mt_checkpoint_is(const char *folder, const char *dir, int64_t step);
 
 /* Newest checkpoint of a step below `below` (its step, or -1). A dir that is not there holds none. MK_ERR_IO. */
 mk_status mt_checkpoint_newest(mk_context *ctx, const char *dir, int64_t below, int64_t *step);

@@ -1,6 +1,8 @@
 /* Which window goes where; the tokens themselves come from a source. */
 #include "trainer/data/data.h"
 
+#include <stdio.h>
+
 #include "kernels/base/heap.h"
 #include "trainer/data/source.h"
 
@@ -14,11 +16,13 @@ struct mt_data {
   int64_t eval_windows;
   int64_t first_step, first_window; /* where counting begins, see mt_data_start */
   int kind;
+  char path[MT_TEXT_BYTES]; /* data_path, for messages */
 };
 
 void mt_source_init(mt_source *source, mk_context *ctx, const mt_config *cfg) {
   source->ctx = ctx;
   source->seq_len = cfg->seq_len;
+  source->train_windows = MT_WINDOWS_ENDLESS;
   source->vocab = cfg->vocab;
   source->shift_inside = cfg->label_shift_inside;
 }
@@ -63,6 +67,7 @@ mk_status mt_data_create(mk_context *ctx, const mt_config *cfg, int64_t dp_rank,
                  .step_windows = cfg->global_tokens / cfg->seq_len,
                  .eval_windows = cfg->eval_tokens / cfg->seq_len,
                  .kind = (int)cfg->data};
+  snprintf(d->path, sizeof d->path, "%s", cfg->data_path);
   MK_TRY_GOTO(ctx, open_source(ctx, cfg, &d->source), out);
   *out = d;
   d = NULL;
@@ -95,6 +100,17 @@ void mt_data_start(mt_data *d, int64_t step, int64_t window) {
 
 int64_t mt_data_windows_before(const mt_data *d, int64_t step) {
   return d->first_window + (step - d->first_step) * d->step_windows;
+}
+
+mk_status mt_data_check_length(const mt_data *d, int64_t step, int64_t last) {
+  double first = (double)mt_data_windows_before(d, step);
+  double need = first + (double)(last - step) * (double)d->step_windows; /* may exceed 64 bits */
+  if (d->source->train_windows == MT_WINDOWS_ENDLESS || need <= (double)d->source->train_windows) return MK_OK;
+  return MK_FAIL(d->ctx, MK_ERR_FORMAT,
+                 "data_path: %s: %lld windows for training, but steps %lld to %lld of %lld tokens need %.0f%s; lower "
+                 "steps or holdout",
+                 d->path, (long long)d->source->train_windows, (long long)step + 1, (long long)last,
+                 (long long)(d->step_windows * d->seq_len), need, first > 0 ? " with those already consumed" : "");
 }
 
 mk_status mt_data_fingerprint(const mt_data *d, char out[MK_HASH_BYTES]) {

@@ -31,7 +31,7 @@ enum { MT_LABEL_IGNORED = -100 };
 typedef struct mt_data mt_data;
 
 /* Opens the source for rank `dp_rank` of mt_config_dp(cfg). An unreadable, empty or too short file (training: one
- * window; evaluation: eval_tokens; tensors: all steps of the config) is refused here. Copies what it needs of cfg. */
+ * window; evaluation: eval_tokens) is refused here. Copies what it needs of cfg. */
 mk_status mt_data_create(mk_context *ctx, const mt_config *cfg, int64_t dp_rank, mt_data **out);
 void mt_data_destroy(mt_data *data);
 
@@ -48,6 +48,10 @@ void mt_data_start(mt_data *data, int64_t step, int64_t window);
 
 /* Training windows that the steps before `step` have consumed. */
 int64_t mt_data_windows_before(const mt_data *data, int64_t step);
+
+/* Do the data last from where `step` begins to the end of step `last`? Only tensors come to an end: MK_ERR_FORMAT names
+ * file and windows. Asked once the position is known, before a run. */
+mk_status mt_data_check_length(const mt_data *data, int64_t step, int64_t last);
 
 /* SHA-256 of what the windows are made of: the kind of source and, of files, size, first and last MiB each. Names do
  * not count, so that files may move. */

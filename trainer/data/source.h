@@ -11,6 +11,8 @@ extern "C" {
 
 typedef struct mt_source mt_source;
 
+enum { MT_WINDOWS_ENDLESS = -1 };
+
 /* Base of every source (first member). */
 struct mt_source {
   /* Tokens [seq_len] and labels [seq_len] of training window `window`, or of held-out window `window`. */
@@ -20,6 +22,7 @@ struct mt_source {
   void (*destroy)(mt_source *source);
   mk_context *ctx;
   int64_t seq_len, vocab;
+  int64_t train_windows; /* training windows 0 .. train_windows - 1; MT_WINDOWS_ENDLESS where all are legal */
   bool shift_inside;
 };
 

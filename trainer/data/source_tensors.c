@@ -7,7 +7,6 @@ typedef struct tensors_source {
   mt_source base;
   mt_st_reader *file;
   const mt_st_tensor *tokens, *labels; /* labels may be NULL */
-  int64_t train_windows;
 } tensors_source;
 
 /* One row of `t`; every value in [0, vocab), or -100 where the label rule says so. */
@@ -28,10 +27,10 @@ static mk_status read_row(const tensors_source *s, const mt_st_tensor *t, int64_
 
 static mk_status window(mt_source *source, int64_t index, bool held_out, int32_t *tokens, int32_t *labels) {
   const tensors_source *s = (const tensors_source *)source;
-  MK_CHECK(source->ctx, held_out || index < s->train_windows, MK_ERR_FORMAT,
+  MK_CHECK(source->ctx, held_out || index < s->base.train_windows, MK_ERR_FORMAT,
            "%s: training asks for window %lld, but the file has %lld", mt_st_reader_path(s->file), (long long)index,
-           (long long)s->train_windows);
-  int64_t row = held_out ? s->train_windows + index : index;
+           (long long)s->base.train_windows);
+  int64_t row = held_out ? s->base.train_windows + index : index;
   MK_TRY(source->ctx, read_row(s, s->tokens, row, tokens));
   if (s->labels != NULL) return read_row(s, s->labels, row, labels);
   mt_source_label(source, tokens, 0, labels);
@@ -52,16 +51,10 @@ static mk_status check_tensor(const tensors_source *s, const mt_st_tensor *t, co
   return MK_OK;
 }
 
-static mk_status check_length(tensors_source *s, const mt_config *cfg) {
+static mk_status check_held_out(tensors_source *s, const mt_config *cfg) {
   mk_context *ctx = s->base.ctx;
   int64_t all = s->tokens->count / cfg->seq_len, held_out = (int64_t)((double)all * cfg->holdout);
-  int64_t steps = cfg->warmup_steps + cfg->steps;
-  double need = (double)steps * (double)(cfg->global_tokens / cfg->seq_len); /* may exceed 64 bits */
-  s->train_windows = all - held_out;
-  MK_CHECK(ctx, need <= (double)s->train_windows, MK_ERR_FORMAT,
-           "data_path: %s: %lld windows for training, but %lld steps of %lld tokens need %.0f; lower steps or holdout",
-           mt_st_reader_path(s->file), (long long)s->train_windows, (long long)steps, (long long)cfg->global_tokens,
-           need);
+  s->base.train_windows = all - held_out;
   MK_CHECK(ctx, cfg->eval_tokens / cfg->seq_len <= held_out, MK_ERR_FORMAT,
            "data_path: %s: %lld windows are held out, but eval_tokens %lld needs %lld", mt_st_reader_path(s->file),
            (long long)held_out, (long long)cfg->eval_tokens, (long long)(cfg->eval_tokens / cfg->seq_len));
@@ -77,7 +70,7 @@ static mk_status open_file(tensors_source *s, const mt_config *cfg) {
   if (s->labels != NULL) MK_TRY(ctx, check_tensor(s, s->labels, "labels"));
   MK_CHECK(ctx, s->labels != NULL || cfg->label_shift_inside, MK_ERR_FORMAT,
            "data_path: %s: tensor 'labels' is missing; without it label_shift_inside must be true", cfg->data_path);
-  return check_length(s, cfg);
+  return check_held_out(s, cfg);
 }
 
 static mk_status fingerprint(mt_source *source, mk_hash *hash) {

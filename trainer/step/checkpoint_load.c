@@ -26,23 +26,29 @@ static mk_status verify(mt_trainer *t, const char *folder, mt_checkpoint_meta *o
   return MK_OK;
 }
 
-/* Rank 0 looks, all follow. *step: -1 where there is none. */
-static mk_status newest(mt_trainer *t, int64_t below, int64_t *step) {
+/* The number of rank 0 for all. */
+static mk_status follow_first(mt_trainer *t, int64_t *number) {
   char text[MK_MESSAGE_BYTES] = "";
-  mk_status st = MK_OK;
-  if (t->mesh->world->rank == 0) st = mt_checkpoint_newest(t->ctx, t->cfg.checkpoint_dir, below, step);
-  MK_TRY(t->ctx, mt_agree(t, st));
-  memcpy(text, step, sizeof *step);
+  memcpy(text, number, sizeof *number);
   MK_TRY(t->ctx, mt_tell(t, 0, text));
-  memcpy(step, text, sizeof *step);
+  memcpy(number, text, sizeof *number);
   return MK_OK;
 }
 
-/* Newest usable checkpoint of checkpoint_dir; *found false where there is none at all. Where all are damaged the run
+/* Rank 0 looks, all follow. *step: -1 where there is none. */
+static mk_status newest(mt_trainer *t, int64_t below, int64_t *step) {
+  mk_status st = MK_OK;
+  if (t->mesh->world->rank == 0) st = mt_checkpoint_newest(t->ctx, t->cfg.checkpoint_dir, below, step);
+  MK_TRY(t->ctx, mt_agree(t, st));
+  return follow_first(t, step);
+}
+
+/* Newest usable checkpoint of checkpoint_dir; *found: whether there is one. Where all are damaged the run
  * does not begin anew by itself: it would take their place one by one. */
 static mk_status search(mt_trainer *t, char folder[MT_CHECKPOINT_PATH_BYTES], mt_checkpoint_meta *meta, bool *found) {
   bool first = t->mesh->world->rank == 0;
   int damaged = 0;
+  *found = false;
   for (int64_t step = INT64_MAX;; damaged++) {
     MK_TRY(t->ctx, newest(t, step, &step));
     if (step < 0) break;
@@ -151,7 +157,28 @@ static mk_status load(mt_trainer *t, mt_data *data, const char *folder, const mt
   return MK_OK;
 }
 
-static mk_status resume(mt_trainer *t, mt_data *data, double *trained_s) {
+/* Has the time limit ended the run that wrote the checkpoint, or would it have with the limit of now? Then it is not
+ * measured anew, which would give another end at each start (C-14). */
+static bool time_is_up(const mt_config *now, const mt_checkpoint_meta *meta) {
+  const mt_config *then = &meta->config;
+  if (now->time_limit_s <= 0) return false;
+  bool ended = meta->end == meta->step && meta->end < then->warmup_steps + then->steps;
+  return meta->trained_s >= now->time_limit_s || (ended && now->time_limit_s <= then->time_limit_s);
+}
+
+static mk_status set_position(mt_trainer *t, const char *folder, const mt_checkpoint_meta *meta, mt_run_position *at) {
+  const mt_config *c = &t->cfg;
+  int64_t saved = 0;
+  if (c->checkpoint_dir[0] != '\0' && mt_checkpoint_is(folder, c->checkpoint_dir, meta->step)) saved = meta->step;
+  MK_TRY(t->ctx, follow_first(t, &saved));
+  at->trained_s = meta->trained_s;
+  at->evaluated = meta->evaluated;
+  at->saved = saved;
+  if (time_is_up(c, meta)) at->end = meta->step;
+  return MK_OK;
+}
+
+static mk_status resume(mt_trainer *t, mt_data *data, mt_run_position *at) {
   char folder[MT_CHECKPOINT_PATH_BYTES];
   mt_checkpoint_meta meta = {0};
   bool automatic = strcmp(t->cfg.resume, "auto") == 0, found = true;
@@ -159,7 +186,7 @@ static mk_status resume(mt_trainer *t, mt_data *data, double *trained_s) {
   MK_TRY(t->ctx, automatic ? search(t, folder, &meta, &found) : verify(t, folder, &meta));
   if (!found) return MK_OK;
   mk_status st = load(t, data, folder, &meta);
-  if (st == MK_OK) *trained_s = meta.trained_s;
+  if (st == MK_OK) st = set_position(t, folder, &meta, at);
   mt_checkpoint_meta_fini(t->ctx, &meta);
   if (st != MK_OK || automatic) return st;
   return check_folder(t);
@@ -171,14 +198,15 @@ static mk_status make_folder(mt_trainer *t) {
   bool first = t->mesh->world->rank == 0;
   mk_status st = first ? mk_folder_make(t->ctx, t->cfg.checkpoint_dir) : MK_OK;
   if (st == MK_OK && first) st = mt_checkpoint_lock(t->ctx, t->cfg.checkpoint_dir, &t->checkpoint_lock);
+  if (st == MK_OK && first) st = mt_checkpoint_tidy(t->ctx, t->cfg.checkpoint_dir);
   if (st != MK_OK) mk_error_prefix(t->ctx, "checkpoint_dir");
   return mt_agree(t, st);
 }
 
-mk_status mt_checkpoint_resume(mt_trainer *t, mt_data *data, double *trained_s) {
+mk_status mt_checkpoint_resume(mt_trainer *t, mt_data *data, mt_run_position *at) {
   bool none = strcmp(t->cfg.resume, "none") == 0;
   MK_TRY(t->ctx, make_folder(t));
-  mk_status st = none ? check_folder(t) : resume(t, data, trained_s);
+  mk_status st = none ? check_folder(t) : resume(t, data, at);
   if (st != MK_OK && !none) mk_error_prefix(t->ctx, "resume");
   return st;
 }

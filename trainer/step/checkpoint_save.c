@@ -177,7 +177,7 @@ static mk_status save_all(save *s, mt_checkpoint_meta *meta) {
   return mt_agree(t, first ? publish(s, meta) : MK_OK);
 }
 
-mk_status mt_checkpoint_save(mt_trainer *t, const mt_data *data, int64_t step, double trained_s,
+mk_status mt_checkpoint_save(mt_trainer *t, const mt_data *data, int64_t step, const mt_run_position *at,
                              char path[MK_MESSAGE_BYTES]) {
   mk_context *ctx = t->ctx;
   save s = {.t = t, .ctx = ctx, .step = step, .dir = t->cfg.checkpoint_dir};
@@ -188,7 +188,9 @@ mk_status mt_checkpoint_save(mt_trainer *t, const mt_data *data, int64_t step, d
   mt_checkpoint_meta meta = {.step = step,
                              .taken = s.state.taken,
                              .windows = mt_data_windows_before(data, step),
-                             .trained_s = trained_s,
+                             .trained_s = at->trained_s,
+                             .evaluated = at->evaluated,
+                             .end = at->end,
                              .schedule_end = t->optim.total_steps,
                              .config = t->cfg};
   mt_checkpoint_temporary(s.dir, step, s.folder);

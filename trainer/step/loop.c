@@ -27,15 +27,13 @@ typedef struct loop {
   mt_recorder *rec;
   mt_progress progress;
   int32_t *tokens, *labels; /* one microbatch */
-  int64_t last_step;        /* where the run ends; may shrink with a time limit */
   int64_t recorded;         /* steps whose record is written */
-  double trained_s;         /* sum of step times, max over ranks: equal on all ranks */
+  mt_run_position at;       /* trained_s: sum of step times, max over ranks; so all is equal on all ranks */
   int64_t waits_before, wire_before;
   int64_t waits[MT_LOG_SLOTS], wire[MT_LOG_SLOTS], allocs[MT_LOG_SLOTS];
   int64_t waits_total, wire_total;
   double rank_spread; /* NaN until a run has ended well */
   mt_stop stop;
-  int64_t saved; /* step of the last checkpoint */
 } loop;
 
 int mt_exit_code(mk_status status) {
@@ -93,9 +91,9 @@ static mk_status record_step(loop *l, int64_t k, const double *times) {
                         .host_waits = l->waits[k % MT_LOG_SLOTS],
                         .wire_bytes = l->wire[k % MT_LOG_SLOTS],
                         .device_allocs = l->allocs[k % MT_LOG_SLOTS]};
-  l->trained_s += step.time_s;
+  l->at.trained_s += step.time_s;
   l->recorded = k;
-  mt_progress_step(&l->progress, log, step.time_s, l->last_step);
+  mt_progress_step(&l->progress, log, step.time_s, l->at.end);
   return mt_recorder_step(l->rec, l->cfg, log, &step);
 }
 
@@ -114,12 +112,12 @@ static mk_status check_finite(loop *l, int64_t k) {
 static void follow_time(loop *l, int64_t n) {
   enum { FIRST_LOOK = 8 };
   double limit = l->cfg->time_limit_s;
-  if (limit <= 0 || l->recorded < FIRST_LOOK || n >= l->last_step) return;
-  double per_step = l->trained_s / (double)l->recorded;
+  if (limit <= 0 || l->recorded < FIRST_LOOK || n >= l->at.end) return;
+  double per_step = l->at.trained_s / (double)l->recorded;
   int64_t fits = (int64_t)(limit / per_step);
   int64_t most = l->cfg->warmup_steps + l->cfg->steps;
-  l->last_step = fits < n + 1 ? n + 1 : fits < most ? fits : most;
-  if (l->cfg->schedule_steps == 0) l->t->optim.total_steps = l->last_step;
+  l->at.end = fits < n + 1 ? n + 1 : fits < most ? fits : most;
+  if (l->cfg->schedule_steps == 0) l->t->optim.total_steps = l->at.end;
 }
 
 /* Steps whose times have not travelled yet: exchange them one by one and write their records. */
@@ -146,8 +144,8 @@ static void count_anew(loop *l) {
 
 static mk_status save(loop *l, int64_t step) {
   char path[MK_MESSAGE_BYTES];
-  MK_TRY(l->ctx, mt_checkpoint_save(l->t, l->data, step, l->trained_s, path));
-  l->saved = step;
+  MK_TRY(l->ctx, mt_checkpoint_save(l->t, l->data, step, &l->at, path));
+  l->at.saved = step;
   count_anew(l);
   return MK_OK;
 }
@@ -157,10 +155,11 @@ static bool stops_alone(const loop *l) { return l->stop.signal != 0 && l->stop.a
 /* Ends a run that saves, after step `done`. */
 static mk_status stop_after(loop *l, int64_t done) {
   MK_TRY(l->ctx, drain(l, done));
-  if (done > l->saved) MK_TRY(l->ctx, save(l, done));
+  if (done > l->at.saved) MK_TRY(l->ctx, save(l, done));
+  bool kept = l->at.saved > 0;
   return MK_FAIL(l->ctx, MK_ERR_INTERRUPTED, "interrupted by %s after step %lld%s%s", mt_stop_name(l->stop.signal),
-                 (long long)done, done > 0 ? "; resume=auto goes on from there, checkpoint_dir is " : "",
-                 done > 0 ? l->cfg->checkpoint_dir : "");
+                 (long long)done, kept ? "; resume=auto goes on from there, checkpoint_dir is " : "",
+                 kept ? l->cfg->checkpoint_dir : "");
 }
 
 static mk_status run_step(loop *l, int64_t n) {
@@ -191,7 +190,8 @@ static mk_status evaluate(loop *l, int64_t step) {
   MK_TRY(l->ctx, mt_evaluate(l->t, l->data, &l->stop, l->tokens, l->labels, &loss));
   if (stops_alone(l)) return stop_after(l, step);
   mt_progress_eval(&l->progress, step, loss);
-  MK_TRY(l->ctx, mt_recorder_eval(l->rec, step, l->trained_s, mt_data_eval_labels(l->cfg), loss));
+  MK_TRY(l->ctx, mt_recorder_eval(l->rec, step, l->at.trained_s, mt_data_eval_labels(l->cfg), loss));
+  l->at.evaluated = step;
   count_anew(l);
   return MK_OK;
 }
@@ -208,17 +208,31 @@ static bool told_to_stop(const loop *l, int64_t k) {
 
 /* What follows step n: records that are due, evaluation, checkpoint, end on request. */
 static mk_status after_step(loop *l, int64_t n) {
-  bool last = n == l->last_step, eval = eval_due(l->cfg, n, l->last_step);
-  bool due = mt_checkpoint_due(l->cfg, n, l->last_step), stop = stops_alone(l) || told_to_stop(l, n - 1);
+  bool last = n == l->at.end, eval = eval_due(l->cfg, n, l->at.end);
+  bool due = mt_checkpoint_due(l->cfg, n, l->at.end), stop = stops_alone(l) || told_to_stop(l, n - 1);
   if (last || eval || due) MK_TRY(l->ctx, drain(l, n));
   if (eval) MK_TRY(l->ctx, evaluate(l, n));
   if (due) MK_TRY(l->ctx, save(l, n));
   return stop && !last ? stop_after(l, n) : MK_OK;
 }
 
+/* What the run that is resumed did not come to: an evaluation, where it was stopped between step and evaluation. */
+static mk_status catch_up(loop *l) {
+  int64_t done = l->t->resumed;
+  bool missing = done > l->at.evaluated && eval_due(l->cfg, done, l->at.end);
+  return missing ? evaluate(l, done) : MK_OK;
+}
+
+/* A run that had nothing to do but goes on from another folder's checkpoint has none of its own yet. */
+static mk_status save_end(loop *l) {
+  bool missing = l->cfg->checkpoint_dir[0] != '\0' && l->t->step > l->at.saved;
+  return missing ? save(l, l->t->step) : MK_OK;
+}
+
 static mk_status run_steps(loop *l) {
   int64_t first = l->t->step;
-  for (int64_t n = first + 1; n <= l->last_step; n++) {
+  MK_TRY(l->ctx, catch_up(l));
+  for (int64_t n = first + 1; n <= l->at.end; n++) {
     MK_TRY(l->ctx, run_step(l, n));
     if (n >= first + 2) MK_TRY(l->ctx, check_finite(l, n - 1)); /* its end was waited for in finish */
     if (n >= first + 4 && l->recorded == n - 4) {
@@ -228,6 +242,7 @@ static mk_status run_steps(loop *l) {
     MK_TRY(l->ctx, mt_stop_check(l->ctx, &l->stop, "step", n));
     MK_TRY(l->ctx, after_step(l, n));
   }
+  MK_TRY(l->ctx, save_end(l));
   return mk_device_poll(l->t->dev);
 }
 
@@ -259,10 +274,11 @@ static mk_status open_parts(loop *l, mt_comm *world) {
   MK_TRY(ctx, mt_data_create(ctx, l->cfg, l->t->mesh->plan.dp_rank, &l->data));
   MK_TRY(ctx, mk_heap_array(ctx, tokens, sizeof(int32_t), &l->tokens));
   MK_TRY(ctx, mk_heap_array(ctx, tokens, sizeof(int32_t), &l->labels));
-  MK_TRY(ctx, mt_checkpoint_resume(l->t, l->data, &l->trained_s));
+  MK_TRY(ctx, mt_checkpoint_resume(l->t, l->data, &l->at));
+  MK_TRY(ctx, mt_data_check_length(l->data, l->t->step, l->at.end));
   bool fresh = l->t->resumed == 0; /* else the checkpoint's weights are newer */
   if (fresh && l->cfg->weights_in[0] != '\0') MK_TRY(ctx, mt_weights_load(l->t, l->cfg->weights_in));
-  l->recorded = l->saved = l->t->resumed;
+  l->recorded = l->t->resumed;
   count_anew(l);
   if (l->cfg->profile) MK_TRY(ctx, set_roofline(l));
   mt_run_info_fill(l->t, &info);
@@ -275,7 +291,7 @@ static mk_status write_end(loop *l, mk_status status) {
                     .exit_code = mt_exit_code(status),
                     .message = l->ctx->error.message,
                     .steps = l->recorded,
-                    .time_s = l->trained_s,
+                    .time_s = l->at.trained_s,
                     .rank_spread_loss = l->rank_spread,
                     .bound_s = NAN};
   if (l->t != NULL) {
@@ -290,7 +306,7 @@ static mk_status write_end(loop *l, mk_status status) {
 
 mk_status mt_loop_run(mk_context *ctx, const mt_config *cfg, mt_comm *world, const char *folder) {
   mk_status st = MK_OK;
-  loop l = {.ctx = ctx, .cfg = cfg, .last_step = cfg->warmup_steps + cfg->steps, .rank_spread = NAN};
+  loop l = {.ctx = ctx, .cfg = cfg, .at.end = cfg->warmup_steps + cfg->steps, .rank_spread = NAN};
   l.stop = (mt_stop){.saves = cfg->checkpoint_dir[0] != '\0', .alone = world->size == 1};
   bool append = strcmp(cfg->resume, "none") != 0;
   MK_TRY(ctx, mt_recorder_create(ctx, world->rank == 0 ? folder : NULL, append, &l.rec));

@@ -6,7 +6,8 @@
  *  "isa":"...","library":"oneDNN 2.6.3","threads":1,"params_total":N,"params_active":N,"flop_token":F,
  *  "flops_convention":"olmo_core_3_ddp","planned_bytes":{"params":..,"grads":..,"optim":..,"activations":..,"comm":..,
  *  "workspace":..},"resumed_step":0}      after planning, before the first step; a resumed run whose file is there
- *                          appends to it: a step that stands twice was done again, the later line counts
+ *                          appends to it, from a start of its own: an end before that start is the earlier run's, and
+ *                          of a step or evaluation that stands twice, because it was done again, the later line counts
  * {"type":"step","step":1,"time_s":..,"time_median_s":..,"compute_max_s":..,"compute_median_s":..,"tokens":..,
  *  "loss":..,"ce":..,"z":..,"lb_mean":..,"rz":..,"grad_norm":..,"lr":..,"skipped":0,"drop_rate":..,"imbalance":..,
  *  "host_waits":..,"wire_bytes":..,"device_allocs":..}                      one a step; time_s = max over ranks;
@@ -17,8 +18,8 @@
  * {"type":"end","status":"ok|oom|nonfinite|config|io|format|comm|timeout|interrupted|error","code":0,"message":"",
  *  "steps":..,"time_s":..,"peak_bytes":{same categories},"peak_total_bytes":..,"reserved_bytes":..(VmHWM, max over
  *  ranks),"host_waits_step":..,"wire_bytes_step":..,"bound_s":..(of one step, profile mode),
- *  "rank_spread_loss":..(largest minus smallest last loss over ranks; null when the run failed)}  always last;
- *                          a file without it belongs to a run that was killed */
+ *  "rank_spread_loss":..(largest minus smallest last loss over ranks; null when the run failed)}  last line
+ *                          of a run; a file without one after its last start belongs to a run that was killed */
 #ifndef TRAINER_STEP_RECORD_H
 #define TRAINER_STEP_RECORD_H
 

@@ -34,7 +34,7 @@ typedef struct check {
 typedef struct run {
   mt_trainer *t;
   mt_data *data;
-  double trained_s;
+  mt_run_position at;
 } run;
 
 static void fail(check *k, const char *what, int64_t index, double expected, double got) {
@@ -83,7 +83,7 @@ static void close_run(run *r) {
   mt_trainer_destroy(r->t);
 }
 
-static void resume(check *k, run *r) { tiny_ok(&k->ctx, mt_checkpoint_resume(r->t, r->data, &r->trained_s), "resume"); }
+static void resume(check *k, run *r) { tiny_ok(&k->ctx, mt_checkpoint_resume(r->t, r->data, &r->at), "resume"); }
 
 static double train(check *k, run *r, int64_t steps) {
   mk_step_log log = {0};
@@ -105,7 +105,8 @@ static double train(check *k, run *r, int64_t steps) {
 
 static void save(check *k, run *r) {
   char path[MK_MESSAGE_BYTES];
-  tiny_ok(&k->ctx, mt_checkpoint_save(r->t, r->data, r->t->step, 1.5, path), "save");
+  mt_run_position at = {.trained_s = 1.5};
+  tiny_ok(&k->ctx, mt_checkpoint_save(r->t, r->data, r->t->step, &at, path), "save");
 }
 
 static void compare(check *k, mt_trainer *a, mt_trainer *b, mt_value which, const char *what) {
@@ -171,7 +172,7 @@ static void check_resume(check *k, mt_comm *world, const char *layout) {
   close_run(&first);
   run second = open_run(k, world, c, "auto");
   resume(k, &second);
-  if (second.t->step != STEPS || second.trained_s != 1.5) fail(k, "step", 0, STEPS, (double)second.t->step);
+  if (second.t->step != STEPS || second.at.trained_s != 1.5) fail(k, "step", 0, STEPS, (double)second.t->step);
   double got = train(k, &second, STEPS);
   if (got != expected) fail(k, "cross-entropy of the last step", 0, expected, got);
   compare_state(k, straight.t, second.t);
@@ -258,7 +259,7 @@ static void check_bad(check *k, mt_comm *ranks, const char *layout) {
     if (r.t->step != STEPS - 1) fail(k, DAMAGE[i].command, (int64_t)i, STEPS - 1, (double)r.t->step);
     close_run(&r);
     r = open_run(k, ranks, c, path);
-    mk_status st = mt_checkpoint_resume(r.t, r.data, &r.trained_s);
+    mk_status st = mt_checkpoint_resume(r.t, r.data, &r.at);
     bool told = strstr(k->ctx.error.message, DAMAGE[i].said) != NULL;
     if (st == MK_OK || !told) fail(k, DAMAGE[i].command, (int64_t)i, MK_ERR_FORMAT, st);
     if (!told) fprintf(stderr, "rank %d said: %s\n", k->ctx.rank, k->ctx.error.message);

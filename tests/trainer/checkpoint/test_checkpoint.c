@@ -43,7 +43,8 @@ static void close_trainer(fixture *f) {
 
 static mk_status save_at(fixture *f, int64_t step) {
   char path[MK_MESSAGE_BYTES];
-  return mt_checkpoint_save(f->t, f->data, step, 1.25, path);
+  mt_run_position at = {.trained_s = 1.25, .evaluated = 1, .end = step};
+  return mt_checkpoint_save(f->t, f->data, step, &at, path);
 }
 
 static void setup(fixture *f) {
@@ -108,6 +109,8 @@ START_TEST(every_alteration_is_refused) { /* C-03, C-04 */
   ck_assert_int_eq(meta.taken, STEP);
   ck_assert_int_eq(meta.windows, STEP * f.cfg.global_tokens / f.cfg.seq_len);
   ck_assert(meta.trained_s == 1.25);
+  ck_assert_int_eq(meta.evaluated, 1);
+  ck_assert_int_eq(meta.end, STEP);
   mt_checkpoint_meta_fini(&f.ctx, &meta);
   teardown(&f);
 }
@@ -254,12 +257,12 @@ START_TEST(what_may_change_and_what_not) {
   fixture f;
   setup(&f);
   for (size_t i = 0; i < sizeof CHANGES / sizeof CHANGES[0]; i++) {
-    double trained_s = 0;
+    mt_run_position at = {0};
     mt_config kept = f.cfg;
     close_trainer(&f);
     test_must(&f.ctx, mt_config_set(&f.ctx, &f.cfg, CHANGES[i].key, CHANGES[i].value), CHANGES[i].key);
     open_trainer(&f, "auto");
-    mk_status st = mt_checkpoint_resume(f.t, f.data, &trained_s);
+    mk_status st = mt_checkpoint_resume(f.t, f.data, &at);
     ck_assert_msg(st == CHANGES[i].want, "%s=%s: status %d: %s", CHANGES[i].key, CHANGES[i].value, st,
                   f.ctx.error.message);
     ck_assert_msg(strstr(f.ctx.error.message, CHANGES[i].said) != NULL, "%s: said %s", CHANGES[i].key,
@@ -290,11 +293,11 @@ END_TEST
 /* Two histories do not share a folder. */
 START_TEST(a_fresh_run_does_not_write_into_a_used_folder) {
   fixture f;
-  double trained_s = 0;
+  mt_run_position at = {0};
   setup(&f);
   close_trainer(&f);
   open_trainer(&f, "none");
-  TEST_ERROR(&f.ctx, mt_checkpoint_resume(f.t, f.data, &trained_s), MK_ERR_OUTPUT, "already holds step 2");
+  TEST_ERROR(&f.ctx, mt_checkpoint_resume(f.t, f.data, &at), MK_ERR_OUTPUT, "already holds step 2");
   teardown(&f);
 }
 END_TEST
@@ -306,6 +309,84 @@ static int folders_in(fixture *f, const char *prefix) {
   mk_folder_names_free(&f->ctx, names, count);
   return (int)count;
 }
+
+/* A resume from the folder at `from`, with checkpoint_dir `dir`, both named in the test's folder. */
+static mt_run_position resumed_at(fixture *f, const char *from, const char *dir, double time_limit_s) {
+  mt_run_position at = {.end = 100};
+  mt_config kept = f->cfg;
+  close_trainer(f);
+  test_path(&f->folder, dir, f->cfg.checkpoint_dir);
+  f->cfg.steps = 100, f->cfg.time_limit_s = time_limit_s;
+  open_trainer(f, from);
+  test_must(&f->ctx, mt_checkpoint_resume(f->t, f->data, &at), from);
+  f->cfg = kept;
+  return at;
+}
+
+START_TEST(only_the_own_folder_counts_as_saved) {
+  fixture f;
+  char path[MT_CHECKPOINT_PATH_BYTES + 64];
+  setup(&f);
+  ck_assert_int_eq(resumed_at(&f, "auto", "c", 0).saved, STEP);
+  snprintf(path, sizeof path, "%s/../c/step-%09d/", f.cfg.checkpoint_dir, STEP); /* by another path */
+  ck_assert_int_eq(resumed_at(&f, path, "c", 0).saved, STEP);
+  ck_assert_int_eq(resumed_at(&f, path, "new", 0).saved, 0);
+  ck_assert_int_eq(resumed_at(&f, path, "new", 0).evaluated, 1);
+  test_path(&f.folder, "new", path);
+  ck_assert_int_eq(rmdir(path), 0);
+  teardown(&f);
+}
+END_TEST
+
+/* C-14 for runs that end by time: 1.25 s were trained. */
+START_TEST(a_run_that_its_time_has_ended_stays_ended) {
+  fixture f;
+  setup(&f);
+  f.t->cfg.steps = 100, f.t->cfg.time_limit_s = 2;
+  test_must(&f.ctx, save_at(&f, STEP), "save at the end that the time gave");
+  ck_assert_int_eq(resumed_at(&f, "auto", "c", 2).end, STEP);
+  ck_assert_int_eq(resumed_at(&f, "auto", "c", 1).end, STEP);
+  ck_assert_int_eq(resumed_at(&f, "auto", "c", 3).end, 100); /* was given more time */
+  ck_assert_int_eq(resumed_at(&f, "auto", "c", 0).end, 100);
+  f.t->cfg.steps = STEP;
+  test_must(&f.ctx, save_at(&f, STEP), "save at the end that steps gave");
+  ck_assert_int_eq(resumed_at(&f, "auto", "c", 2).end, 100);
+  ck_assert_int_eq(resumed_at(&f, "auto", "c", 1.25).end, STEP); /* no time is left */
+  teardown(&f);
+}
+END_TEST
+
+/* What is in the way is said before a run, by name; what has nearly our names is left alone. */
+START_TEST(names_of_others_are_left_alone) {
+  static const char *const OTHERS[] = {".tmp-mine", ".tmp-step-9", ".tmp-step-000000009x", ".tmp-old-", ".tmp-"};
+  static const char *const TAKEN[] = {".tmp-step-000000009", ".tmp-old-000000009", "step-000000009"};
+  fixture f;
+  char path[MT_CHECKPOINT_PATH_BYTES + 64], notes[MT_CHECKPOINT_PATH_BYTES + 96];
+  setup(&f);
+  for (size_t i = 0; i < sizeof OTHERS / sizeof OTHERS[0]; i++) {
+    snprintf(path, sizeof path, "%s/%s", f.cfg.checkpoint_dir, OTHERS[i]);
+    test_must(&f.ctx, mk_folder_make(&f.ctx, path), "foreign folder");
+    snprintf(notes, sizeof notes, "%s/notes", path);
+    test_file_write(notes, "x", 1);
+    test_must(&f.ctx, mt_checkpoint_tidy(&f.ctx, f.cfg.checkpoint_dir), OTHERS[i]);
+    test_must(&f.ctx, save_at(&f, STEP + 1), OTHERS[i]);
+    ck_assert_msg(access(notes, F_OK) == 0, "%s was removed", OTHERS[i]);
+    ck_assert_int_eq(unlink(notes), 0);
+    ck_assert_int_eq(rmdir(path), 0);
+  }
+  for (size_t i = 0; i < sizeof TAKEN / sizeof TAKEN[0]; i++) {
+    for (int link = 0; link < 2; link++) {
+      snprintf(path, sizeof path, "%s/%s", f.cfg.checkpoint_dir, TAKEN[i]);
+      if (link == 0) test_file_write(path, "x", 1);
+      if (link == 1) ck_assert_int_eq(symlink(f.path, path), 0);
+      TEST_ERROR(&f.ctx, mt_checkpoint_tidy(&f.ctx, f.cfg.checkpoint_dir), MK_ERR_OUTPUT, TAKEN[i], "is not a folder",
+                 "move it away");
+      ck_assert_int_eq(unlink(path), 0);
+    }
+  }
+  teardown(&f);
+}
+END_TEST
 
 START_TEST(the_newest_stay) {
   fixture f;
@@ -389,6 +470,9 @@ static Suite *suite(void) {
   tcase_add_test(tc, what_may_change_and_what_not);
   tcase_add_test(tc, the_schedule_keeps_its_end);
   tcase_add_test(tc, a_fresh_run_does_not_write_into_a_used_folder);
+  tcase_add_test(tc, only_the_own_folder_counts_as_saved);
+  tcase_add_test(tc, a_run_that_its_time_has_ended_stays_ended);
+  tcase_add_test(tc, names_of_others_are_left_alone);
   tcase_add_test(tc, the_newest_stay);
   tcase_add_test(tc, a_full_disk_keeps_the_old_checkpoint);
   tcase_add_test(tc, a_checkpoint_is_as_large_as_its_content);

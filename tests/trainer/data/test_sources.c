@@ -199,9 +199,6 @@ START_TEST(tensors_refused) {
   c.label_shift_inside = false;
   TEST_ERROR(&ctx, try_create(&ctx, &c), MK_ERR_FORMAT, "'labels' is missing", "label_shift_inside");
   c.label_shift_inside = true;
-  c.steps = 4;
-  TEST_ERROR(&ctx, try_create(&ctx, &c), MK_ERR_FORMAT, "12 windows", "need 16");
-  c.steps = 2;
   c.eval_tokens = SEQ;
   TEST_ERROR(&ctx, try_create(&ctx, &c), MK_ERR_FORMAT, "0 windows are held out");
   c.eval_tokens = 0;
@@ -229,6 +226,30 @@ START_TEST(tensors_refused) {
 }
 END_TEST
 
+/* Twelve windows, four a step: counted from where the run goes on. */
+START_TEST(tensors_length) {
+  mk_context ctx = {0};
+  char path[TEST_PATH_BYTES];
+  test_folder folder = test_folder_make();
+  token_file f = token_file_make(true);
+  token_file_write(&ctx, &f, test_path(&folder, "tokens.safetensors", path));
+  mt_config c = file_config(MT_DATA_TENSORS, path);
+  c.steps = 9; /* what the file has to last for is asked for, not taken from here */
+  mt_data *data = NULL;
+  test_must(&ctx, mt_data_create(&ctx, &c, 0, &data), "create");
+  test_must(&ctx, mt_data_check_length(data, 0, 3), "the whole file");
+  TEST_ERROR(&ctx, mt_data_check_length(data, 0, 4), MK_ERR_FORMAT, path, "12 windows", "steps 1 to 4 of", "need 16;");
+  mt_data_start(data, 2, 4); /* steps of two windows were done before */
+  test_must(&ctx, mt_data_check_length(data, 2, 4), "the rest of the file");
+  TEST_ERROR(&ctx, mt_data_check_length(data, 2, 5), MK_ERR_FORMAT, "steps 3 to 5 of", "need 16 with those already");
+  mt_data_start(data, 1, 8); /* of eight windows */
+  TEST_ERROR(&ctx, mt_data_check_length(data, 1, 3), MK_ERR_FORMAT, "steps 2 to 3 of", "need 16 with those already");
+  TEST_ERROR(&ctx, mt_data_check_length(data, 1, INT64_MAX), MK_ERR_FORMAT, "12 windows");
+  mt_data_destroy(data);
+  test_folder_remove(&folder);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("sources");
   TCase *tcase = test_case(suite, "files", 60);
@@ -237,5 +258,6 @@ int main(void) {
   tcase_add_test(tcase, bytes_faults);
   tcase_add_loop_test(tcase, tensors_in_order, 0, 2);
   tcase_add_test(tcase, tensors_refused);
+  tcase_add_test(tcase, tensors_length);
   return test_main(suite);
 }
