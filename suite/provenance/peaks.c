@@ -11,6 +11,7 @@
 #include "kernels/base/file.h"
 #include "kernels/base/folder.h"
 #include "kernels/base/heap.h"
+#include "kernels/base/json.h"
 #include "suite/run/capture.h"
 #include "suite/run/tools.h"
 
@@ -32,24 +33,30 @@ static double rate_of(const cJSON *object, const char *key) {
   return cJSON_IsNumber(item) && item->valuedouble > 0 && isfinite(item->valuedouble) ? item->valuedouble : 0;
 }
 
-static mk_status rates_parse(mk_context *ctx, const char *name, const char *text, ms_machine_rates *out) {
+static mk_status rates_parse(mk_context *ctx, const char *name, const char *text, size_t bytes, ms_machine_rates *out) {
   mk_status st = MK_OK;
   ms_machine_rates rates = {0};
-  cJSON *object = cJSON_Parse(text);
+  cJSON *object = NULL;
+  MK_TRY_GOTO(ctx, mk_json_parse(ctx, MK_ERR_FORMAT, name, text, bytes, &object), out);
+  MK_TRY_GOTO(ctx, mk_json_check_keys(ctx, MK_ERR_FORMAT, name, object), out);
   rates.gemm_fp32_flops = rate_of(object, "gemm_fp32_flops");
   rates.gemm_bf16_flops = rate_of(object, "gemm_bf16_flops");
   rates.bandwidth_bytes_per_s = rate_of(object, "bandwidth_bytes_per_s");
   const cJSON *kernel = cJSON_GetObjectItemCaseSensitive(object, "kernel");
   snprintf(rates.kernel, sizeof rates.kernel, "%s", cJSON_IsString(kernel) ? kernel->valuestring : "");
-  MK_CHECK_GOTO(
-      ctx, rates.gemm_fp32_flops > 0 && rates.gemm_bf16_flops > 0 && rates.bandwidth_bytes_per_s > 0, MK_ERR_FORMAT,
-      out,
-      "%s: not an object with gemm_fp32_flops, gemm_bf16_flops and bandwidth_bytes_per_s above 0; measure again "
-      "(moemark sysinfo --peaks)",
-      name);
+  MK_CHECK_GOTO(ctx, rates.gemm_fp32_flops > 0 && rates.gemm_bf16_flops > 0 && rates.bandwidth_bytes_per_s > 0,
+                MK_ERR_FORMAT, out,
+                "%s: gemm_fp32_flops, gemm_bf16_flops and bandwidth_bytes_per_s must be numbers above 0", name);
   *out = rates;
 out:
   cJSON_Delete(object);
+  return st;
+}
+
+/* What was kept; a file that cannot be used says how to make another. */
+static mk_status kept_parse(mk_context *ctx, const char *path, const char *text, size_t bytes, ms_machine_rates *out) {
+  mk_status st = rates_parse(ctx, path, text, bytes, out);
+  if (st == MK_ERR_FORMAT) mk_error_prefix(ctx, "measure the peaks again (moemark sysinfo --peaks)");
   return st;
 }
 
@@ -66,7 +73,7 @@ mk_status ms_peaks_load(mk_context *ctx, const ms_machine *machine, ms_machine_r
   }
   if (access(path, F_OK) == 0) {
     MK_TRY_GOTO(ctx, mk_file_read(ctx, path, &text, &bytes), out);
-    MK_TRY_GOTO(ctx, rates_parse(ctx, path, text, &rates), out);
+    MK_TRY_GOTO(ctx, kept_parse(ctx, path, text, bytes, &rates), out);
   }
   *out = rates;
 out:
@@ -100,7 +107,7 @@ mk_status ms_peaks_measure(mk_context *ctx, ms_supervisor *supervisor, const ms_
   MK_TRY_GOTO(ctx, ms_tool_trainer(ctx, trainer), out);
   MK_TRY_GOTO(ctx, ms_capture(ctx, supervisor, argv, 300, &text, &code), out);
   MK_CHECK_GOTO(ctx, code == 0, MK_ERR_DEVICE, out, "%s --peaks ended with code %d", trainer, code);
-  MK_TRY_GOTO(ctx, rates_parse(ctx, "output of moemark-trainer --peaks", text, &rates), out);
+  MK_TRY_GOTO(ctx, rates_parse(ctx, "output of moemark-trainer --peaks", text, strlen(text), &rates), out);
   MK_TRY_GOTO(ctx, store(ctx, machine, text), out);
   *out = rates;
 out:

@@ -9,6 +9,7 @@
 
 #include "kernels/base/file.h"
 #include "kernels/base/heap.h"
+#include "kernels/base/json.h"
 
 const char *const MS_MEM_PART_NAMES[MS_MEM_PARTS] = {"params", "grads", "optim", "activations", "comm", "workspace"};
 
@@ -42,7 +43,8 @@ static const field STEP_FIELDS[] = {STEP(time_s),
                                     STEP(device_allocs),
                                     {NULL, 0}};
 static const field START_FIELDS[] = {RUN(params_total), RUN(params_active), RUN(flop_token), {NULL, 0}};
-static const field END_FIELDS[] = {RUN(peak_total_bytes),
+static const field END_FIELDS[] = {{"steps", offsetof(ms_records, steps_done)},
+                                   RUN(peak_total_bytes),
                                    RUN(reserved_bytes),
                                    RUN(host_waits_step),
                                    RUN(wire_bytes_step),
@@ -77,8 +79,21 @@ static void parts_copy(const cJSON *object, const char *key, double *parts) {
     parts[i] = number_of(item, MS_MEM_PART_NAMES[i]);
 }
 
+static void end_clear(ms_records *r) {
+  r->has_end = false;
+  numbers_copy(NULL, END_FIELDS, r); /* all NaN until a record says otherwise */
+  parts_copy(NULL, "peak_bytes", r->peak_bytes);
+}
+
+/* A run that goes on in this file does the steps after `resumed_step` again, and ends by itself. */
 static void start_add(ms_records *r, const cJSON *object) {
   r->has_start = true;
+  r->resumed_step = integer_of(object, "resumed_step");
+  while (r->n_steps > 0 && r->steps[r->n_steps - 1].step > r->resumed_step)
+    r->n_steps -= 1;
+  while (r->n_evals > 0 && r->evals[r->n_evals - 1].step > r->resumed_step)
+    r->n_evals -= 1;
+  end_clear(r);
   r->ranks = integer_of(object, "ranks");
   r->threads = integer_of(object, "threads");
   text_copy(object, "device", r->device, sizeof r->device);
@@ -97,18 +112,25 @@ static mk_status grow(mk_context *ctx, void *array, int64_t count, size_t size) 
   return mk_heap_resize(ctx, array, (size_t)(count == 0 ? 1 : 2 * count) * size);
 }
 
+/* A step that stands twice was done again: the later line counts, and what followed the earlier one does not. */
 static mk_status step_add(mk_context *ctx, ms_records *r, const cJSON *object) {
+  int64_t number = integer_of(object, "step");
+  while (r->n_steps > 0 && r->steps[r->n_steps - 1].step >= number)
+    r->n_steps -= 1;
   MK_TRY(ctx, grow(ctx, &r->steps, r->n_steps, sizeof *r->steps));
   ms_step *step = &r->steps[r->n_steps];
-  step->step = integer_of(object, "step");
+  step->step = number;
   numbers_copy(object, STEP_FIELDS, step);
   r->n_steps += 1;
   return MK_OK;
 }
 
 static mk_status eval_add(mk_context *ctx, ms_records *r, const cJSON *object) {
+  int64_t number = integer_of(object, "step");
+  while (r->n_evals > 0 && r->evals[r->n_evals - 1].step >= number)
+    r->n_evals -= 1;
   MK_TRY(ctx, grow(ctx, &r->evals, r->n_evals, sizeof *r->evals));
-  r->evals[r->n_evals] = (ms_eval){.step = integer_of(object, "step"),
+  r->evals[r->n_evals] = (ms_eval){.step = number,
                                    .time_s = number_of(object, "time_s"),
                                    .tokens = number_of(object, "tokens"),
                                    .loss = number_of(object, "loss")};
@@ -128,10 +150,9 @@ static void end_add(ms_records *r, const cJSON *object) {
 mk_status ms_records_create(mk_context *ctx, ms_records **out) {
   ms_records *r = NULL;
   MK_TRY(ctx, mk_heap_alloc(ctx, sizeof *r, &r));
-  numbers_copy(NULL, START_FIELDS, r); /* all NaN until a record says otherwise */
-  numbers_copy(NULL, END_FIELDS, r);
+  numbers_copy(NULL, START_FIELDS, r);
   parts_copy(NULL, "planned_bytes", r->planned_bytes);
-  parts_copy(NULL, "peak_bytes", r->peak_bytes);
+  end_clear(r);
   *out = r;
   return MK_OK;
 }
@@ -147,9 +168,8 @@ mk_status ms_records_line_add(mk_context *ctx, ms_records *r, const char *path, 
                               size_t bytes) {
   mk_status st = MK_OK;
   char type[MS_WORD_BYTES];
-  cJSON *object = cJSON_ParseWithLength(line, bytes);
-  MK_CHECK_GOTO(ctx, cJSON_IsObject(object), MK_ERR_FORMAT, out, "%s:%lld: not a JSON object: %.*s", path,
-                (long long)number, (int)(bytes > 80 ? 80 : bytes), line);
+  cJSON *object = NULL;
+  MK_TRY_GOTO(ctx, mk_json_parse_line(ctx, MK_ERR_FORMAT, path, number, line, bytes, &object), out);
   text_copy(object, "type", type, sizeof type);
   if (strcmp(type, "start") == 0) start_add(r, object);
   if (strcmp(type, "step") == 0) MK_TRY_GOTO(ctx, step_add(ctx, r, object), out);

@@ -27,6 +27,7 @@ typedef struct ms_eval {
 typedef struct ms_records {
   bool has_start, has_end;
   int64_t ranks, threads;
+  int64_t resumed_step; /* steps of an earlier run that this one goes on from */
   char device[MS_WORD_BYTES], kernel[MS_WORD_BYTES], library[2 * MS_WORD_BYTES], isa[2 * MS_WORD_BYTES];
   char flops_convention[MS_WORD_BYTES];
   char describe[512];
@@ -39,6 +40,7 @@ typedef struct ms_records {
   char end_status[MS_WORD_BYTES];
   char end_message[MK_MESSAGE_BYTES];
   int end_code;
+  double steps_done; /* as the end line says */
   double peak_bytes[MS_MEM_PARTS], peak_total_bytes, reserved_bytes;
   double host_waits_step, wire_bytes_step, bound_s;
   double rank_spread_loss; /* largest difference of the last loss between ranks; NaN where the trainer does not say */
@@ -47,7 +49,9 @@ typedef struct ms_records {
 mk_status ms_records_create(mk_context *ctx, ms_records **out);
 void ms_records_destroy(mk_context *ctx, ms_records *records);
 
-/* Adds one line (without its line break). A line that is no JSON object is MK_ERR_FORMAT naming `path` and `number`. */
+/* Adds one line (without its line break). A start line takes back the end before it and the steps after those that it
+ * goes on from; a step that stands twice counts by its later line. A line that is no JSON object or has a key twice is
+ * MK_ERR_FORMAT naming `path` and `number`. */
 mk_status ms_records_line_add(mk_context *ctx, ms_records *records, const char *path, int64_t number, const char *line,
                               size_t bytes);
 

@@ -56,8 +56,10 @@ static mk_status values_fill(ms_runner *r, ms_launch *launch, mt_precision preci
   return ms_comparability_hash(r->ctx, &r->run->machine, c, launch->records, launch->comparability);
 }
 
-/* A peer's line stands in its standard output. A line that cannot be read is the launch's fault, not ours. */
-static mk_status peer_read(ms_runner *r, const char *folder, ms_launch *launch, mt_precision *precision) {
+/* A peer's line stands in its standard output. A line that cannot be read is the launch's fault, not ours; where the
+ * peer failed, how it ended says more. */
+static mk_status peer_read(ms_runner *r, const char *folder, const ms_child_end *end, ms_launch *launch,
+                           mt_precision *precision) {
   mk_context *ctx = r->ctx;
   char path[MS_PATH_BYTES];
   char *text = NULL;
@@ -67,6 +69,7 @@ static mk_status peer_read(ms_runner *r, const char *folder, ms_launch *launch, 
   MK_TRY(ctx, mk_file_read(ctx, path, &text, &bytes));
   if (ms_peer_read(ctx, text, launch->records, &facts) != MK_OK) {
     launch->records->has_end = false;
+    if (end->code == 0) snprintf(launch->message, sizeof launch->message, "%s", ctx->error.message);
     mk_error_clear(ctx);
   }
   mk_heap_free(ctx, text);
@@ -127,7 +130,7 @@ static mk_status launch_execute(ms_runner *r, ms_launch *launch, const ms_comman
   mk_heap_free(ctx, typed);
   if (st != MK_OK) return mk_trace(ctx, st, __FILE__, __LINE__);
   MK_TRY(ctx, child_run(r, command, folder, launch, &end));
-  if (c->peer[0] != '\0') MK_TRY(ctx, peer_read(r, folder, launch, &precision));
+  if (c->peer[0] != '\0') MK_TRY(ctx, peer_read(r, folder, &end, launch, &precision));
   ms_log_hint(ctx, folder, "stderr.log", hint, sizeof hint);
   char broken[MK_MESSAGE_BYTES];
   snprintf(broken, sizeof broken, "%s", launch->message);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels/base/heap.h"
+#include "kernels/base/json.h"
 
 static const char *text_of(const cJSON *object, const char *key) {
   const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
@@ -19,8 +20,8 @@ static double number_of(const cJSON *object, const char *key) {
   return cJSON_IsNumber(item) ? item->valuedouble : NAN;
 }
 
-/* Last line that holds anything. */
-static const char *last_line(const char *text, size_t *bytes) {
+/* Last line that holds anything, and its number from 1. */
+static const char *last_line(const char *text, size_t *bytes, int64_t *number) {
   size_t end = strlen(text);
   while (end > 0 && strchr("\n\r \t", text[end - 1]) != NULL)
     end--;
@@ -28,6 +29,9 @@ static const char *last_line(const char *text, size_t *bytes) {
   while (start > 0 && text[start - 1] != '\n')
     start--;
   *bytes = end - start;
+  *number = 1;
+  for (size_t i = 0; i < start; i++)
+    *number += text[i] == '\n';
   return text + start;
 }
 
@@ -69,7 +73,7 @@ static mk_status steps_fill(mk_context *ctx, const cJSON *object, int64_t warmup
   const cJSON *times = cJSON_GetObjectItemCaseSensitive(object, "step_ms");
   int64_t count = cJSON_GetArraySize(times), i = 0;
   const cJSON *item = NULL;
-  MK_CHECK(ctx, count > 0, MK_ERR_FORMAT, "the peer's line has no step_ms");
+  MK_CHECK(ctx, count > 0, MK_ERR_FORMAT, "stdout.log: the last line has no step_ms");
   MK_TRY(ctx, mk_heap_array(ctx, (size_t)count, sizeof *r->steps, &r->steps));
   cJSON_ArrayForEach(item, times) {
     ms_step *s = &r->steps[i];
@@ -102,11 +106,11 @@ static mk_status steps_fill(mk_context *ctx, const cJSON *object, int64_t warmup
 mk_status ms_peer_read(mk_context *ctx, const char *text, ms_records *r, ms_peer_facts *out) {
   mk_status st = MK_OK;
   size_t bytes = 0;
-  const char *line = last_line(text, &bytes);
+  int64_t number = 0;
+  const char *line = last_line(text, &bytes, &number);
   ms_peer_facts facts = {0};
-  cJSON *object = cJSON_ParseWithLength(line, bytes);
-  MK_CHECK_GOTO(ctx, cJSON_IsObject(object), MK_ERR_FORMAT, out, "the peer printed no JSON line but '%.*s'",
-                (int)(bytes > 80 ? 80 : bytes), line);
+  cJSON *object = NULL;
+  MK_TRY_GOTO(ctx, mk_json_parse_line(ctx, MK_ERR_FORMAT, "stdout.log", number, line, bytes, &object), out);
   const char *status = text_of(object, "status"), *reason = text_of(object, "reason");
   start_fill(object, r);
   facts.precision = precision_of(text_of(object, "dtype"));

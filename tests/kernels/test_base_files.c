@@ -73,6 +73,16 @@ START_TEST(json_objects) {
   ck_assert_int_eq(mk_json_parse(&ctx, MK_ERR_CONFIG, "x", backslash, strlen(backslash), &root), MK_OK);
   ck_assert_str_eq(root->child->string, "a\\u0000");
   cJSON_Delete(root);
+  root = NULL;
+  const char *line = "{\"a\": {\"b\": 1}}{\"next\""; /* of which 15 bytes are the line */
+  ck_assert_int_eq(mk_json_parse_line(&ctx, MK_ERR_FORMAT, "x", 7, line, 15, &root), MK_OK);
+  cJSON_Delete(root);
+  root = NULL;
+  TEST_ERROR(&ctx, mk_json_parse_line(&ctx, MK_ERR_FORMAT, "x", 7, line, 14, &root), MK_ERR_FORMAT, "x:7:15: ");
+  line = "{\"a\": [{\"b\": 1, \"b\": 2}]}";
+  TEST_ERROR(&ctx, mk_json_parse_line(&ctx, MK_ERR_FORMAT, "x", 7, line, strlen(line), &root), MK_ERR_FORMAT,
+             "x:7: key 'b' stands twice");
+  ck_assert_ptr_null(root);
   ck_assert_int_eq(ctx.heap_live, 0);
   test_folder_remove(&f);
 }

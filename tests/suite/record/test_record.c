@@ -229,11 +229,65 @@ START_TEST(a_cut_off_file_keeps_its_whole_lines) {
 END_TEST
 
 START_TEST(a_broken_line_is_refused_by_number) {
+  static const char *const BAD[][2] = {
+      {"{\"type\":\"step\",\"step\":1,\"loss\":nan}", "broken.jsonl:2:32: this is not JSON"},
+      {"{\"type\":\"step\",\"step\":1", "broken.jsonl:2:24: this is not JSON"},
+      {"[1]", "broken.jsonl:2:1: a JSON object is expected"},
+      {"{\"type\":\"step\\u0000\"}", "broken.jsonl:2:14: \\u0000 cannot stand"},
+      {"{\"type\":\"step\",\"step\":1,\"step\":2}", "broken.jsonl:2: key 'step' stands twice"},
+      {"{\"type\":\"end\",\"peak_bytes\":{\"comm\":1,\"comm\":2}}", "broken.jsonl:2: key 'comm' stands twice"},
+  };
+  for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++) {
+    mk_context ctx = {0};
+    ms_records *r = NULL;
+    char text[256];
+    snprintf(text, sizeof text, "{\"type\":\"start\"}\n%s\n", BAD[i][0]);
+    file_put("broken.jsonl", text);
+    ck_assert_msg(ms_records_read(&ctx, path_of("broken.jsonl"), &r) == MK_ERR_FORMAT, "accepted: %s", BAD[i][0]);
+    ck_assert_msg(strstr(ctx.error.message, BAD[i][1]) != NULL, "%s: %s", BAD[i][0], ctx.error.message);
+    ck_assert_int_eq(ctx.heap_live, 0);
+  }
+}
+END_TEST
+
+#define STEP_LINE(step, loss) "{\"type\":\"step\",\"step\":" #step ",\"loss\":" #loss "}\n"
+#define EVAL_LINE(step, loss) "{\"type\":\"eval\",\"step\":" #step ",\"loss\":" #loss "}\n"
+#define END_LINE "{\"type\":\"end\",\"status\":\"ok\",\"code\":0,\"steps\":3,\"peak_total_bytes\":8}\n"
+
+/* A run that goes on appends to its file: steps after the one it resumes from are done again. */
+START_TEST(a_step_done_again_counts_once) {
   mk_context ctx = {0};
   ms_records *r = NULL;
-  file_put("broken.jsonl", "{\"type\":\"start\"}\n{\"type\":\"step\",\"step\":1,\"loss\":nan}\n");
-  ck_assert_int_eq(ms_records_read(&ctx, path_of("broken.jsonl"), &r), MK_ERR_FORMAT);
-  ck_assert_ptr_nonnull(strstr(ctx.error.message, "broken.jsonl:2:"));
+  file_put("again.jsonl", "{\"type\":\"start\",\"resumed_step\":0}\n" STEP_LINE(1, 9) STEP_LINE(2, 8) EVAL_LINE(2, 8.5)
+                              STEP_LINE(3, 7) EVAL_LINE(3, 7.5) END_LINE
+           "{\"type\":\"start\",\"resumed_step\":2}\n" STEP_LINE(3, 6) EVAL_LINE(3, 6.5) STEP_LINE(4, 5));
+  ck_assert_int_eq(ms_records_read(&ctx, path_of("again.jsonl"), &r), MK_OK);
+  ck_assert(!r->has_end && isnan(r->steps_done) && isnan(r->peak_total_bytes)); /* the end of the first part is none */
+  ck_assert_int_eq(r->resumed_step, 2);
+  ck_assert_int_eq(r->n_steps, 4);
+  for (int i = 0; i < 4; i++)
+    ck_assert_int_eq(r->steps[i].step, i + 1);
+  ck_assert_double_eq(r->steps[1].loss, 8);
+  ck_assert_double_eq(r->steps[2].loss, 6);
+  ck_assert_int_eq(r->n_evals, 2);
+  ck_assert_double_eq(r->evals[1].loss, 6.5);
+  ms_records_destroy(&ctx, r);
+  ck_assert_int_eq(ctx.heap_live, 0);
+}
+END_TEST
+
+START_TEST(a_later_line_of_a_step_replaces_what_followed) {
+  mk_context ctx = {0};
+  ms_records *r = NULL;
+  file_put("back.jsonl", "{\"type\":\"start\"}\n" STEP_LINE(1, 9) STEP_LINE(2, 8) STEP_LINE(3, 7) EVAL_LINE(2, 8.5)
+                             EVAL_LINE(2, 6.5) STEP_LINE(2, 6) END_LINE);
+  ck_assert_int_eq(ms_records_read(&ctx, path_of("back.jsonl"), &r), MK_OK);
+  ck_assert_int_eq(r->n_steps, 2);
+  ck_assert_double_eq(r->steps[1].loss, 6);
+  ck_assert_int_eq(r->n_evals, 1);
+  ck_assert_double_eq(r->evals[0].loss, 6.5);
+  ck_assert(r->has_end && r->steps_done == 3);
+  ms_records_destroy(&ctx, r);
   ck_assert_int_eq(ctx.heap_live, 0);
 }
 END_TEST
@@ -274,6 +328,8 @@ int main(void) {
   tcase_add_test(tc, records_are_read_by_name);
   tcase_add_test(tc, a_cut_off_file_keeps_its_whole_lines);
   tcase_add_test(tc, a_broken_line_is_refused_by_number);
+  tcase_add_test(tc, a_step_done_again_counts_once);
+  tcase_add_test(tc, a_later_line_of_a_step_replaces_what_followed);
   tcase_add_test(tc, running_out_of_heap_leaks_nothing);
   suite_add_tcase(suite, tc);
   return test_main(suite);

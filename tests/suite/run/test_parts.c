@@ -111,12 +111,19 @@ START_TEST(a_peer_that_is_not_installed_is_unsupported) {
 END_TEST
 
 START_TEST(a_peer_without_a_line_is_refused) {
-  static const char *const BAD[] = {"", "Traceback (most recent call last)\n", "{\"status\":\"ok\",\"step_ms\":[]}",
-                                    "{\"status\":\"ok\""};
-  for (int i = 0; i < 4; i++) {
+  static const char *const BAD[][2] = {
+      {"", "stdout.log: empty"},
+      {"a\nTraceback (most recent call last)\n", "stdout.log:2:1: this is not JSON"},
+      {"{\"status\":\"ok\",\"step_ms\":[]}", "stdout.log: the last line has no step_ms"},
+      {"a\n\n{\"status\":\"ok\"", "stdout.log:3:15: this is not JSON"},
+      {"{\"status\":\"ok\",\"status\":\"failed\"}", "stdout.log:1: key 'status' stands twice"},
+      {"{\"status\":\"ok\\u0000\"}", "stdout.log:1:14: \\u0000 cannot stand"},
+  };
+  for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++) {
     ms_records *r = NULL;
     ms_peer_facts facts;
-    ck_assert_msg(peer(BAD[i], &r, &facts) == MK_ERR_FORMAT, "accepted: %s", BAD[i]);
+    ck_assert_msg(peer(BAD[i][0], &r, &facts) == MK_ERR_FORMAT, "accepted: %s", BAD[i][0]);
+    ck_assert_msg(strstr(peer_ctx.error.message, BAD[i][1]) != NULL, "%s: %s", BAD[i][0], peer_ctx.error.message);
     peer_end(r);
   }
 }
@@ -167,6 +174,8 @@ START_TEST(launches_do_not_inherit_settings) {
   ms_command command;
   ck_assert_int_eq(ms_command_init(&ctx, &tools, NULL, &c, "folder", &command), MK_OK);
   ck_assert_str_eq(command.env_list[0], "MOEMARK_SET=");
+  ck_assert_str_eq(command.env_list[1], "MOEMARK_RESUME=");
+  ck_assert_ptr_null(command.env_list[2]);
   ck_assert_str_eq(command.argv[0], "/x/moemark-trainer");
   ms_command_fini(&ctx, &command);
   ck_assert_int_eq(ctx.heap_live, 0);
