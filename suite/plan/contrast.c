@@ -73,10 +73,12 @@ mk_status ms_plan_check_contrasts(ms_planner *p, const ms_plan *plan) {
   return MK_OK;
 }
 
-/* -S must not fix what the study varies. */
+/* -S must not fix what the study varies, nor go on from another run. */
 mk_status ms_plan_check_overrides(ms_planner *p) {
   for (int i = 0; p->overrides != NULL && i < p->overrides->count; i++) {
     const char *key = p->overrides->item[i].key;
+    MK_CHECK(p->ctx, strcmp(key, "resume") != 0 || strcmp(p->overrides->item[i].value, "none") == 0, MK_ERR_CONFIG,
+             "-S resume: a launch measures from its start; leave the key out");
     for (int f = 0; f < p->study->n_factors; f++) {
       const mt_key *known = mt_config_key_find(key);
       MK_CHECK(p->ctx, known != NULL, MK_ERR_CONFIG, "-S: unknown key '%s'; the nearest is '%s'", key,

@@ -33,7 +33,7 @@ mk_status ms_plan_scaled_budget(ms_planner *p, double *out_mib);
 /* Single-factor rule over all pairs of cases of each contrast. */
 mk_status ms_plan_check_contrasts(ms_planner *p, const ms_plan *plan);
 
-/* -S must not set a key that a factor sets. */
+/* -S must not set a key that a factor sets, nor let a launch go on from an earlier run. */
 mk_status ms_plan_check_overrides(ms_planner *p);
 
 #endif

@@ -30,8 +30,7 @@ mk_status ms_capture(mk_context *ctx, ms_supervisor *supervisor, char *const *ar
   int fd = memfd_create("moemark-capture", MFD_CLOEXEC);
   MK_CHECK(ctx, fd >= 0, MK_ERR_DEVICE, "memfd_create: %s", strerror(errno));
   snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-  static const char *const env[] = {"MOEMARK_SET=", "MOEMARK_CONFIG=", "MOEMARK_OUT=", NULL}; /* of the trainer */
-  ms_child child = {.argv = argv, .env = env, .out_path = path, .err_path = "/dev/null", .first_limit_s = limit_s};
+  ms_child child = {.argv = argv, .out_path = path, .err_path = "/dev/null", .first_limit_s = limit_s};
   MK_TRY_GOTO(ctx, ms_supervisor_run(ctx, supervisor, &child, &end), out);
   MK_TRY_GOTO(ctx, memory_file_read(ctx, fd, out), out);
   *code = end.timed_out ? -1 : end.code;

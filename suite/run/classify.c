@@ -2,6 +2,7 @@
  * what this program was told to stop is "interrupted". */
 #include "suite/run/classify.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +13,23 @@ static void set(ms_launch *launch, const char *status, const char *message) {
   snprintf(launch->status, sizeof launch->status, "%s", status);
   snprintf(launch->message, sizeof launch->message, "%s", message);
   mk_text_printable(launch->message); /* it came from outside */
+}
+
+/* What makes the records of a launch that ended well useless; false: nothing does. */
+static bool is_unsound(const ms_records *records, ms_launch *launch) {
+  char text[MK_MESSAGE_BYTES];
+  if (records->resumed_step != 0) {
+    snprintf(text, sizeof text, "went on from step %lld of an earlier run; a launch measures from its start",
+             (long long)records->resumed_step);
+    set(launch, "config", text);
+  } else if (isfinite(records->steps_done) && records->steps_done != (double)records->n_steps) {
+    snprintf(text, sizeof text, "records.jsonl holds %lld steps, its last line says %.0f: lines are lost",
+             (long long)records->n_steps, records->steps_done);
+    set(launch, "format", text);
+  } else {
+    return false;
+  }
+  return true;
 }
 
 /* A process that says nothing about its end. mpirun returns 128 + the signal that ended a rank. */
@@ -61,7 +79,7 @@ void ms_launch_classify(const ms_child_end *end, const char *hint, ms_launch *la
     snprintf(text, sizeof text, "exit code %d after a complete record%s%.600s", end->code, hint[0] == '\0' ? "" : ": ",
              hint);
     set(launch, "crash", text);
-  } else {
+  } else if (!is_unsound(records, launch)) {
     set(launch, "ok", "");
     if (end->strays > 0) {
       snprintf(launch->message, sizeof launch->message, "left %d processes behind; they were killed", end->strays);

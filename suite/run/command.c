@@ -53,9 +53,12 @@ static mk_status trainer_add(mk_context *ctx, const ms_tools *tools, const ms_ca
       MK_TRY(ctx, add(ctx, command, "%s", options[i]));
     MK_TRY(ctx, add(ctx, command, "%lld", (long long)c->config.ranks));
   }
-  /* -S has been merged into run.json; the variable must not change it again in the trainer */
-  snprintf(command->env[0], sizeof command->env[0], "MOEMARK_SET=");
-  command->env_list[0] = command->env[0];
+  /* run.json says all, also where the command is typed again in a shell that holds these */
+  static const char *const UNSET[] = {"MOEMARK_SET=", "MOEMARK_RESUME="};
+  for (int i = 0; i < 2; i++) {
+    snprintf(command->env[i], sizeof command->env[i], "%s", UNSET[i]);
+    command->env_list[i] = command->env[i];
+  }
   MK_TRY(ctx, add(ctx, command, "%s", tools->trainer));
   MK_TRY(ctx, add(ctx, command, "--config"));
   MK_TRY(ctx, add(ctx, command, "%s/run.json", folder));

@@ -28,6 +28,9 @@ static const double TERM_S = 3.0;  /* from SIGTERM to SIGKILL */
 static const double KILL_S = 6.0;  /* then this long until we give up waiting */
 static const double LEAVE_S = 0.5; /* for helpers of a leader that has ended by itself */
 
+/* What the trainer hears besides its arguments; a launch is what its run.json says, whatever the caller holds. */
+static const char *const TRAINER_VARIABLES[] = {"MOEMARK_SET", "MOEMARK_CONFIG", "MOEMARK_OUT", "MOEMARK_RESUME", NULL};
+
 double ms_wall_now_s(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -85,9 +88,8 @@ __attribute__((noreturn)) static void child_exec(const ms_supervisor *s, const m
   int nothing = open("/dev/null", O_RDONLY);
   setsid();
   prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
-  unsetenv("MOEMARK_SET"); /* a launch is what its run.json says, whatever the caller's shell holds */
-  unsetenv("MOEMARK_CONFIG");
-  unsetenv("MOEMARK_OUT");
+  for (int i = 0; TRAINER_VARIABLES[i] != NULL; i++)
+    unsetenv(TRAINER_VARIABLES[i]);
   for (const char *const *e = child->env; e != NULL && *e != NULL; e++)
     putenv((char *)(uintptr_t)*e);
   dup2(nothing, STDIN_FILENO);

@@ -30,6 +30,10 @@ bool ms_read_setting(ms_reader *reader, const ms_node *node, ms_setting *out) {
     mk_error_clear(ctx);
     return false;
   }
+  if (strcmp(node->key, "resume") == 0 && strcmp(scratch.resume, "none") != 0) {
+    ms_fault(reader, node->key_place, "resume: a launch measures from its start; leave the key out");
+    return false;
+  }
   strcpy(out->key, node->key); /* a known key fits */
   strcpy(out->value, node->text);
   return true;

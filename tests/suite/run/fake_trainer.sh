@@ -1,6 +1,6 @@
 #!/bin/sh
 # Stands in for moemark-trainer: writes canned records and ends as $FAKE_<experts> says (experts from run.json), else
-# $FAKE; ranks above 0 end as $FAKE_RANK1 says. Ends: ok oom nonfinite crash segv silent stopped orphans noend lie garbage slow selfkill config big:<MiB>.
+# $FAKE; ranks above 0 end as $FAKE_RANK1 says. Ends: ok oom nonfinite crash segv silent stopped orphans noend lie resumed lost garbage slow selfkill config big:<MiB>.
 # shellcheck disable=SC2154 # eval sets mode, params, flops and time
 while [ $# -gt 0 ]; do
   case $1 in
@@ -28,6 +28,8 @@ all_steps() {
   while [ $n -le $((warmup + steps)) ]; do step $n "$time" 5.5; n=$((n + 1)); done
 }
 echo "fake trainer: $mode"
+heard=${MOEMARK_SET:-}${MOEMARK_CONFIG:-}${MOEMARK_OUT:-}${MOEMARK_RESUME:-} # the real one reads these
+[ -z "$heard" ] || { echo "fake: a variable of the caller came through: $heard" >&2; exit 2; }
 if [ "${OMPI_COMM_WORLD_RANK:-0}" != 0 ]; then # other ranks write no records
   case ${FAKE_RANK1:-ok} in
     ok) exit 0 ;;
@@ -47,6 +49,8 @@ case $mode in
   selfkill) start; kill -KILL $$ ;;
   noend) start; all_steps; exit 0 ;;
   lie) start; all_steps; line '{"type":"end","status":"ok","code":0,"message":""}'; exit 9 ;;
+  resumed) line '{"type":"start","ranks":1,"resumed_step":3}'; all_steps; end ok 0 "" ;;
+  lost) start; all_steps; line '{"type":"end","status":"ok","code":0,"message":"","steps":9}'; exit 0 ;;
   garbage) start; line 'this is no JSON'; exit 0 ;;
   silent) start; step 1 0.1 5.5; sleep 600 ;;
   stopped) start; step 1 0.1 5.5; kill -STOP $$; sleep 600 ;;

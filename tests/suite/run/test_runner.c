@@ -37,7 +37,9 @@ static const struct {
     {"selfkill", "killed", "signal 9", 60, 5},
     {"noend", "crash", "exit code 0, but no end record", 60, 5},
     {"lie", "crash", "exit code 9 after a complete record", 60, 5},
-    {"garbage", "format", "records.jsonl:2", 60, 5},
+    {"garbage", "format", "records.jsonl:2:1: this is not JSON", 60, 5},
+    {"resumed", "config", "went on from step 3 of an earlier run", 60, 5},
+    {"lost", "format", "records.jsonl holds 4 steps, its last line says 9", 60, 5},
     {"unheard-of", "crash", "exit code 2", 60, 5},
     {"silent", "timeout", "no new record for 0.5 s", 0.5, 10},
     {"stopped", "timeout", "no new record for 0.5 s", 0.5, 10},
@@ -63,6 +65,23 @@ START_TEST(every_end_has_its_word) {
   ck_assert_double_eq_tol(other->value[ms_metric_index("tok_s")], 10000, 1e-6);
   nothing_is_left();
   ms_run_destroy(&f.ctx, run);
+}
+END_TEST
+
+/* What the caller's shell holds for the trainer is not for launches: MOEMARK_RESUME would let them go on from another
+ * run. */
+START_TEST(launches_do_not_hear_the_callers_variables) {
+  static const char *const NAMES[] = {"MOEMARK_SET", "MOEMARK_CONFIG", "MOEMARK_OUT", "MOEMARK_RESUME"};
+  ms_run_options options = {.out = f.folder, .launches = 1, .quiet = true};
+  setenv("FAKE_8", "ok", 1);
+  setenv("FAKE_16", "ok", 1);
+  for (int i = 0; i < 4; i++) {
+    setenv(NAMES[i], "old/step-000000003", 1);
+    ms_run *run = fixture_run(&f, &options);
+    ck_assert_msg(strcmp(launch_of(run, 0)->status, "ok") == 0, "%s: %s", NAMES[i], launch_of(run, 0)->message);
+    ms_run_destroy(&f.ctx, run);
+    unsetenv(NAMES[i]);
+  }
 }
 END_TEST
 
@@ -254,6 +273,7 @@ int main(void) {
   TCase *tc = test_case(suite, "fake trainer", 60);
   tcase_add_checked_fixture(tc, setup, teardown);
   tcase_add_loop_test(tc, every_end_has_its_word, 0, (int)(sizeof ENDS / sizeof ENDS[0]));
+  tcase_add_test(tc, launches_do_not_hear_the_callers_variables);
   tcase_add_test(tc, folder_holds_everything);
   tcase_add_test(tc, columns_say_what_was_asked_for);
   tcase_add_test(tc, a_failed_case_is_not_launched_again);
