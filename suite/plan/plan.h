@@ -18,7 +18,7 @@ typedef struct ms_case {
   char hash[13];                             /* first 12 hex digits of the resolved config's SHA-256: see plan.c */
   char level[MS_MAX_FACTORS][MS_NAME_BYTES]; /* in factor order */
   mt_config config;                          /* resolved; what run.json will say */
-  char data_id[MK_HASH_BYTES];               /* of the file that data_path names, by content; empty: none */
+  char data_id[MK_HASH_BYTES];               /* of the files that data_path names, by content; empty: none */
   char weights_id[MK_HASH_BYTES];            /* the same for weights_in */
   char peer[MS_NAME_BYTES], peer_args[MS_LINE_BYTES];
   const ms_expect_fail *expect;       /* NULL: must run */

@@ -1,9 +1,11 @@
 /* From levels to one resolved trainer config. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "suite/models/model.h"
 #include "suite/plan/plan_private.h"
+#include "trainer/data/file_list.h"
 #include "trainer/data/source.h"
 
 static const char *const MODEL_KEY = "model";
@@ -44,41 +46,109 @@ static mk_status apply_levels(ms_planner *p, const char (*level)[MS_NAME_BYTES],
   return MK_OK;
 }
 
-/* Content of an input file as the trainer tells data apart: size, first and last MiB. */
-static mk_status identify(mk_context *ctx, const char *path, char out[MK_HASH_BYTES]) {
+/* ---- input files ---- */
+
+/* Content of input files as the trainer tells data apart: size, first and last MiB of each. */
+static mk_status identify(mk_context *ctx, char *const *paths, size_t count, char out[MK_HASH_BYTES]) {
   mk_status st = MK_OK;
   mk_hash *hash = NULL;
   MK_TRY_GOTO(ctx, mk_hash_create(ctx, &hash), out);
-  MK_TRY_GOTO(ctx, mt_source_hash_file(ctx, hash, NULL, path), out);
+  for (size_t i = 0; i < count; i++)
+    MK_TRY_GOTO(ctx, mt_source_hash_file(ctx, hash, NULL, paths[i]), out);
   MK_TRY_GOTO(ctx, mk_hash_end(hash, out), out);
 out:
   mk_hash_destroy(hash);
   return st;
 }
 
+/* Whether a path is a file's, or a pattern that files match. */
+static mk_status exists(mk_context *ctx, const char *path, bool *out) {
+  char **paths = NULL;
+  size_t count = 0;
+  MK_CHECK(ctx, strchr(path, ',') == NULL, MK_ERR_CONFIG,
+           "data_path: %.300s: a folder with a comma in its name cannot stand in a list of files; rename it", path);
+  mk_status st = mt_file_list_make(ctx, path, &paths, &count);
+  *out = st == MK_OK && access(paths[0], F_OK) == 0;
+  mt_file_list_free(ctx, paths, count);
+  if (st != MK_ERR_IO) return st;
+  mk_error_clear(ctx); /* a pattern that nothing matches */
+  return MK_OK;
+}
+
+/* One name or pattern: beside the study, else in the source tree or the installed data. */
+static mk_status find_item(ms_planner *p, const char *item, char out[MS_PATH_BYTES]) {
+  mk_context *ctx = p->ctx;
+  char root[MS_PATH_BYTES];
+  bool found = false, absolute = item[0] == '/';
+  MK_CHECK(ctx, item[0] != '\0', MK_ERR_CONFIG, "data_path: a name in the list is empty");
+  MK_TRY(ctx, ms_path_data_root(ctx, root));
+  const char *const folders[] = {p->study->folder, root};
+  for (int i = 0; i < (absolute ? 1 : 2) && !found; i++) {
+    if (absolute) strcpy(out, item);
+    if (!absolute) MK_TRY(ctx, ms_path_join(ctx, folders[i], item, out));
+    MK_TRY(ctx, exists(ctx, out, &found));
+  }
+  if (found) return MK_OK;
+  return ms_path_find(ctx, p->study->folder, item, out); /* says where it was looked for */
+}
+
+/* Each name or pattern of a list becomes a path; patterns stay, so that many files find room. */
+static mk_status find_list(ms_planner *p, const char *text, char out[MT_TEXT_BYTES]) {
+  size_t used = 0;
+  for (const char *at = text;; at++) {
+    char item[MT_TEXT_BYTES], found[MS_PATH_BYTES];
+    size_t length = strcspn(at, ",");
+    snprintf(item, sizeof item, "%.*s", (int)length, at);
+    MK_TRY(p->ctx, find_item(p, item, found));
+    MK_CHECK(p->ctx, used + strlen(found) + 1 < MT_TEXT_BYTES, MK_ERR_CONFIG,
+             "data_path: with their folders the names are longer than %d bytes; use a pattern", MT_TEXT_BYTES - 1);
+    used += (size_t)snprintf(out + used, MT_TEXT_BYTES - used, "%s%s", used > 0 ? "," : "", found);
+    at += length;
+    if (*at == '\0') return MK_OK;
+  }
+}
+
+static mk_status find_data(ms_planner *p, char path[MT_TEXT_BYTES], char id[MK_HASH_BYTES]) {
+  mk_status st = MK_OK;
+  char found[MT_TEXT_BYTES], **paths = NULL;
+  size_t count = 0;
+  MK_TRY_GOTO(p->ctx, find_list(p, path, found), out);
+  MK_TRY_GOTO(p->ctx, mt_file_list_make(p->ctx, found, &paths, &count), out);
+  MK_TRY_GOTO(p->ctx, identify(p->ctx, paths, count, id), out);
+  strcpy(path, found);
+out:
+  mt_file_list_free(p->ctx, paths, count);
+  return st;
+}
+
+static mk_status find_file(ms_planner *p, char path[MT_TEXT_BYTES], char id[MK_HASH_BYTES]) {
+  char found[MS_PATH_BYTES], *const paths[] = {found};
+  MK_TRY(p->ctx, ms_path_find(p->ctx, p->study->folder, path, found));
+  MK_TRY(p->ctx, identify(p->ctx, paths, 1, id));
+  MK_CHECK(p->ctx, strlen(found) < MT_TEXT_BYTES, MK_ERR_CONFIG, "the path %.300s is too long", found);
+  strcpy(path, found);
+  return MK_OK;
+}
+
 /* A relative path of the study means a file beside it, or of the source tree or installed data. A file that is not
  * there may still be made: a property of the case, not a fault of the study. */
-static mk_status find_input(ms_planner *p, const char *key, char path[MT_TEXT_BYTES], char id[MK_HASH_BYTES],
-                            ms_case *c) {
-  char found[MS_PATH_BYTES];
+static mk_status find_input(ms_planner *p, const char *key, bool is_list, char path[MT_TEXT_BYTES],
+                            char id[MK_HASH_BYTES], ms_case *c) {
   if (path[0] == '\0') return MK_OK;
-  mk_status st = ms_path_find(p->ctx, p->study->folder, path, found);
-  if (st == MK_OK) st = identify(p->ctx, found, id);
+  mk_status st = is_list ? find_data(p, path, id) : find_file(p, path, id);
   if (st == MK_ERR_IO) {
     snprintf(c->unsupported, sizeof c->unsupported, "%s: %.400s; the study's README says how to make it", key,
              p->ctx->error.message);
     mk_error_clear(p->ctx);
     return MK_OK;
   }
-  MK_TRY(p->ctx, st);
-  MK_CHECK(p->ctx, strlen(found) < MT_TEXT_BYTES, MK_ERR_CONFIG, "the path %.300s is too long", found);
-  strcpy(path, found);
-  return MK_OK;
+  return st;
 }
 
 mk_status ms_case_inputs(ms_planner *p, ms_case *c) {
-  MK_TRY(p->ctx, find_input(p, "data_path", c->config.data_path, c->data_id, c));
-  return find_input(p, "weights_in", c->config.weights_in, c->weights_id, c);
+  bool is_list = c->config.data != MT_DATA_TENSORS;
+  MK_TRY(p->ctx, find_input(p, "data_path", is_list, c->config.data_path, c->data_id, c));
+  return find_input(p, "weights_in", false, c->config.weights_in, c->weights_id, c);
 }
 
 mk_status ms_case_resolve(ms_planner *p, const char (*level)[MS_NAME_BYTES], mt_config *out) {

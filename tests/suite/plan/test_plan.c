@@ -261,6 +261,78 @@ START_TEST(test_hash_of_input_files) {
 }
 END_TEST
 
+/* A study that names `data`, in a folder with a.txt and b.txt; what planning says. */
+static mk_status plan_with_data(const char *data, const char *b, fixture *f, char hash[13], char unsupported[512]) {
+  char folder[] = "/tmp/moemark-plan-list-XXXXXX", path[128];
+  *f = (fixture){0};
+  ck_assert_ptr_nonnull(mkdtemp(folder));
+  const char *const FILES[][2] = {{"a.txt", "abcd"}, {"b.txt", b}};
+  for (int i = 0; i < 2; i++) {
+    snprintf(path, sizeof path, "%s/%s", folder, FILES[i][0]);
+    ck_assert_int_eq(mk_file_write(&f->ctx, path, FILES[i][1], strlen(FILES[i][1])), MK_OK);
+  }
+  snprintf(path, sizeof path, "%s/t.yaml", folder);
+  FILE *file = fopen(path, "w");
+  fprintf(file,
+          "%sscales:\n  smoke:\n    trainer: {model: tiny-moe, set: {ranks: 2, seq_len: 64, rank_tokens: 256, "
+          "global_tokens: 1024, data: bytes, data_path: \"%s\"}}\n"
+          "    factors: {experts: [8], stack: [plain]}\n    measure: {warmup_steps: 3, steps: 5, launches: 1}\n%s",
+          HEAD, data, METRICS);
+  fclose(file);
+  ck_assert_int_eq(ms_study_read(&f->ctx, path, &f->diag, &f->study), MK_OK);
+  mk_status st = ms_plan_create(&f->ctx, f->study, "smoke", NULL, NULL, &f->diag, &f->plan);
+  unlink(path);
+  for (int i = 0; i < 2; i++) {
+    snprintf(path, sizeof path, "%s/%s", folder, FILES[i][0]);
+    unlink(path);
+  }
+  rmdir(folder);
+  if (st == MK_OK) {
+    strcpy(hash, f->plan->cases[0].hash);
+    strcpy(unsupported, f->plan->cases[0].unsupported);
+  }
+  return st;
+}
+
+/* Lists and patterns are the trainer's: each member is looked for, and every file counts in the hash. */
+START_TEST(test_lists_of_files) {
+  fixture f;
+  char list[13], pattern[13], one[13], other[13], why[512];
+  ck_assert_int_eq(plan_with_data("a.txt,b.txt", "efgh", &f, list, why), MK_OK);
+  ck_assert_str_eq(why, "");
+  const char *path = f.plan->cases[0].config.data_path;
+  ck_assert_msg(path[0] == '/' && strstr(path, "/a.txt,/") != NULL && strstr(path, "/b.txt") != NULL, "%s", path);
+  finish(&f);
+  ck_assert_int_eq(plan_with_data("?.txt", "efgh", &f, pattern, why), MK_OK);
+  ck_assert_str_eq(why, "");
+  ck_assert_ptr_nonnull(strstr(f.plan->cases[0].config.data_path, "/?.txt"));
+  finish(&f);
+  ck_assert_int_eq(plan_with_data("a.txt", "efgh", &f, one, why), MK_OK);
+  finish(&f);
+  ck_assert_int_eq(plan_with_data("a.txt,b.txt", "efgi", &f, other, why), MK_OK);
+  finish(&f);
+  ck_assert_str_eq(list, pattern);
+  ck_assert_str_ne(list, one);
+  ck_assert_str_ne(list, other);
+}
+END_TEST
+
+START_TEST(test_lists_name_the_member_that_is_missing) {
+  fixture f;
+  char hash[13], why[512];
+  ck_assert_int_eq(plan_with_data("a.txt,c.txt", "efgh", &f, hash, why), MK_OK);
+  ck_assert_msg(strstr(why, "data_path: c.txt: no such file in /tmp/") == why, "%s", why);
+  finish(&f);
+  ck_assert_int_eq(plan_with_data("a.txt,*.bin", "efgh", &f, hash, why), MK_OK);
+  ck_assert_msg(strstr(why, "data_path: *.bin: no such file in /tmp/") == why, "%s", why);
+  finish(&f);
+  ck_assert_int_eq(plan_with_data("a.txt,", "efgh", &f, hash, why), MK_ERR_CONFIG);
+  ck_assert_int_eq(f.diag.count, 1);
+  ck_assert_msg(strstr(f.diag.line[0], "a name in the list is empty") != NULL, "%s", f.diag.line[0]);
+  finish(&f);
+}
+END_TEST
+
 #define LOCAL(experts) \
   "  local:\n    trainer: {model: tiny-moe, set: {ranks: 4, seq_len: 64, rank_tokens: 64, global_tokens: 1024, " \
   "capacity_factor: 0, memory_budget: scaled}}\n" \
@@ -533,6 +605,8 @@ int main(void) {
   tcase_add_test(tcase, test_planned_bytes);
   tcase_add_test(tcase, test_hash_covers_every_key);
   tcase_add_test(tcase, test_hash_of_input_files);
+  tcase_add_test(tcase, test_lists_of_files);
+  tcase_add_test(tcase, test_lists_name_the_member_that_is_missing);
   tcase_add_test(tcase, test_exclude_and_expect);
   tcase_add_test(tcase, test_refusals);
   tcase_add_test(tcase, test_overrides);
