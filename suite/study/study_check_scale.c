@@ -69,6 +69,19 @@ static void check_levels(ms_reader *reader, const ms_study *study, const ms_scal
   }
 }
 
+/* The level at this scale that sets a key by its name; NULL: none does. What a preset or a model brings along does not
+ * count: a study may fix those keys for the levels that name none. */
+static const ms_level *level_that_sets(const ms_study *study, const ms_scale *scale, const char *key) {
+  for (int i = 0; i < study->n_level_defs; i++) {
+    const ms_level *level = &study->levels[i];
+    if (ms_study_level_find(study, scale->name, level->factor, level->name) != level) continue; /* of another scale */
+    for (int j = 0; j < level->set.count; j++) {
+      if (strcmp(level->set.item[j].key, key) == 0) return level;
+    }
+  }
+  return NULL;
+}
+
 /* A key that a factor sets must not be fixed in `set:` too: the reader of the file would not know which counts. */
 static void check_set(ms_reader *reader, const ms_study *study, const ms_scale *scale) {
   for (int i = 0; i < scale->set.count; i++) {
@@ -77,6 +90,11 @@ static void check_set(ms_reader *reader, const ms_study *study, const ms_scale *
     if (is_step) ms_fault(reader, s->place, "%s: is set by the block measure", s->key);
     if (ms_study_factor_find(study, s->key) >= 0) {
       ms_fault(reader, s->place, "%s: is a factor, so set must not fix it", s->key);
+    }
+    const ms_level *level = level_that_sets(study, scale, s->key);
+    if (level != NULL) {
+      ms_fault(reader, s->place, "%s: level '%s' of factor '%s' sets it, so set must not fix it", s->key, level->name,
+               level->factor);
     }
   }
 }
