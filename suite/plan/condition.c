@@ -32,6 +32,34 @@ mk_status ms_condition_make(mk_context *ctx, const char *text, ms_condition *out
   return MK_OK;
 }
 
+static mk_status check_level(mk_context *ctx, const ms_study *study, const char *factor, const char *level) {
+  const char *best = "";
+  int distance = -1;
+  for (int i = 0; i < study->n_level_defs; i++) {
+    if (strcmp(study->levels[i].factor, factor) == 0) ms_nearest(level, study->levels[i].name, &best, &distance);
+  }
+  MK_CHECK(ctx, distance == 0, MK_ERR_CONFIG,
+           "condition: factor '%s' of study '%s' has no level '%.60s'; the nearest is '%s'", factor, study->id, level,
+           best);
+  return MK_OK;
+}
+
+/* What the reader of a study checks in its conditions (study_check.c), for one from a command line. */
+static mk_status check_comparison(mk_context *ctx, const ms_study *study, const ms_comparison *c) {
+  double number = 0;
+  const char *name = c->side.factor, *level = c->side.level;
+  int factor = ms_study_factor_find(study, name);
+  MK_CHECK(ctx, factor >= 0, MK_ERR_CONFIG, "condition: study '%s' has no factor '%.60s'", study->id, name);
+  if (study->factors[factor].type != MS_FACTOR_INT) {
+    MK_CHECK(ctx, c->order == MS_EQ || c->order == MS_NE, MK_ERR_CONFIG,
+             "condition: levels of '%s' have no order; use == or !=", name);
+    return check_level(ctx, study, name, level);
+  }
+  MK_CHECK(ctx, mk_text_number(level, true, &number), MK_ERR_CONFIG,
+           "condition: factor '%s' is of type int, but '%.60s' is no whole number", name, level);
+  return MK_OK;
+}
+
 mk_status ms_condition_eval(mk_context *ctx, const ms_study *study, const ms_condition *condition, const ms_case *c,
                             bool *out) {
   ms_expr *expr = NULL;
@@ -41,11 +69,7 @@ mk_status ms_condition_eval(mk_context *ctx, const ms_study *study, const ms_con
            fault.offset + 1, fault.message);
   MK_TRY(ctx, st);
   for (int i = 0; i < expr->n_compares && st == MK_OK; i++) {
-    const char *name = expr->compare[i].side.factor;
-    if (ms_study_factor_find(study, name) < 0) {
-      st = MK_FAIL(ctx, MK_ERR_CONFIG, "condition \"%.120s\": study '%s' has no factor '%s'", condition->text,
-                   study->id, name);
-    }
+    st = check_comparison(ctx, study, &expr->compare[i]);
   }
   if (st == MK_OK) *out = ms_expr_holds(expr, compare, &(subject){.study = study, .c = c});
   ms_expr_destroy(ctx, expr);

@@ -36,9 +36,9 @@ mk_status ms_diagnostics_add(mk_context *ctx, ms_diagnostics *diag, const char *
   va_start(args, fmt);
   vsnprintf(text, sizeof text, fmt, args);
   va_end(args);
-  mk_text_printable(text);
   char *line = NULL;
   MK_TRY(ctx, mk_heap_printf(ctx, &line, "%s:%d:%d: error: %s", path, place.line, place.col, text));
+  mk_text_printable(line); /* a path may hold a line break */
   mk_status st = insert(ctx, diag, line, place);
   if (st != MK_OK) mk_heap_free(ctx, line);
   return st;
