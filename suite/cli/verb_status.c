@@ -1,10 +1,13 @@
 /* moemark status DIR: every launch of a run, its state and where its logs are. Works while the run goes on. */
+#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "kernels/base/json.h"
 #include "suite/cli/verb.h"
+#include "suite/record/row_counts.h"
 #include "suite/record/schema.h"
 
 typedef struct input {
@@ -41,6 +44,18 @@ static mk_status row_add(mk_context *ctx, const char *folder, const ms_csv *laun
   return ms_table_cell(ctx, t, "%s", ms_csv_get(launches, row, "message"));
 }
 
+/* Once the run has ended its manifest says how many launches there are. */
+static mk_status count_check(mk_context *ctx, const char *folder, const ms_csv *launches) {
+  char path[MS_PATH_BYTES];
+  cJSON *manifest = NULL;
+  MK_TRY(ctx, ms_path_join(ctx, folder, "manifest.json", path));
+  if (access(path, F_OK) != 0) return MK_OK;
+  MK_TRY(ctx, mk_json_read(ctx, path, &manifest));
+  mk_status st = ms_row_counts_check(ctx, manifest, folder, "manifest.json", "launches.csv", launches);
+  cJSON_Delete(manifest);
+  return st;
+}
+
 static mk_status show(mk_context *ctx, const char *folder, ms_format format) {
   mk_status st = MK_OK;
   char path[MS_PATH_BYTES], whole[MS_PATH_BYTES];
@@ -51,6 +66,7 @@ static mk_status show(mk_context *ctx, const char *folder, ms_format format) {
   MK_CHECK_GOTO(ctx, access(path, R_OK) == 0, MK_ERR_CONFIG, out,
                 "%s: not a run folder (it has no launches.csv); give out/<study>/latest or out/<study>/<run>", folder);
   MK_TRY_GOTO(ctx, ms_result_read(ctx, MS_CSV_LAUNCHES, path, &launches), out);
+  MK_TRY_GOTO(ctx, count_check(ctx, whole, launches), out);
   MK_TRY_GOTO(ctx, ms_table_create(ctx, N_COLUMNS, COLUMNS, &t), out);
   for (int64_t row = 0; row < launches->n_rows; row++) {
     MK_TRY_GOTO(ctx, row_add(ctx, whole, launches, row, t), out);

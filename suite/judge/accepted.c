@@ -42,6 +42,7 @@ mk_status ms_accepted_values(mk_context *ctx, const ms_judgement *j, int case_in
   mk_status st = MK_OK;
   ms_csv *runs = NULL;
   double *values = NULL;
+  int64_t well = 0;
   int n = 0, others = 0;
   const char *name = j->run->plan->cases[case_index].name, *column = ms_run_metric_column(metric);
   const char *hash = comparability_of(j->run, case_index);
@@ -54,10 +55,15 @@ mk_status ms_accepted_values(mk_context *ctx, const ms_judgement *j, int case_in
       if (strcmp(ms_csv_get(runs, i, "case"), name) != 0 || strcmp(ms_csv_get(runs, i, "status"), "ok") != 0) continue;
       bool same = strcmp(ms_csv_get(runs, i, "comparability"), hash) == 0;
       double value = ms_csv_number(runs, i, column);
+      well += 1;
       others += !same;
       if (same && isfinite(value)) values[n++] = value;
     }
   }
+  double accepted_n = *row >= 0 && column != NULL ? ms_csv_number(j->accepted, *row, "n") : NAN;
+  MK_CHECK_GOTO(ctx, !(accepted_n > (double)well), MK_ERR_FORMAT, out,
+                "%s: row of %.100s says n = %.0f, but %lld launches of it stand in %.100s.runs.csv: lines were lost",
+                j->accepted_path, name, accepted_n, (long long)well, ms_csv_get(j->accepted, *row, "run_id"));
   if (n == 0 && others > 0) {
     snprintf(reason, MS_REASON_BYTES, "the accepted baseline is of another machine, kernel or configuration");
   }

@@ -13,8 +13,10 @@
 #include "kernels/base/folder.h"
 #include "kernels/base/heap.h"
 #include "kernels/base/json.h"
+#include "suite/record/row_counts.h"
 #include "suite/record/schema.h"
 #include "suite/run/folder.h"
+#include "suite/study/schema.h"
 
 enum { LAUNCHES_LEAST = 6 }; /* first n with a 95 % interval of the median */
 
@@ -32,6 +34,13 @@ static const char *text_at(const cJSON *root, const char *group, const char *key
   return cJSON_IsString(item) ? item->valuestring : "";
 }
 
+/* A part of a file's name, from a command line or a file. */
+static mk_status name_check(mk_context *ctx, const char *what, const char *name) {
+  MK_CHECK(ctx, ms_name_is_plain(name) && strlen(name) < MS_NAME_BYTES, MK_ERR_CONFIG,
+           "'%.60s' is no name of a %s (letters, digits, '_', '-' and, inside, '.')", name, what);
+  return MK_OK;
+}
+
 static mk_status manifest_check(update *u, const cJSON *root, const char *path) {
   mk_context *ctx = u->ctx;
   MK_CHECK(ctx, cJSON_IsObject(root), MK_ERR_FORMAT, "%s: not a JSON object", path);
@@ -46,16 +55,37 @@ static mk_status manifest_check(update *u, const cJSON *root, const char *path) 
   snprintf(u->scale, sizeof u->scale, "%s", text_at(root, "run", "scale"));
   MK_CHECK(ctx, u->study[0] != '\0' && u->system[0] != '\0' && u->run_id[0] != '\0', MK_ERR_FORMAT,
            "%s: names no study, system or run", path);
-  return MK_OK;
+  mk_status st = name_check(ctx, "study", u->study);
+  if (st == MK_OK) st = name_check(ctx, "system", u->system);
+  if (st == MK_OK) st = name_check(ctx, "run", u->run_id);
+  if (st != MK_OK) mk_error_prefix(ctx, path);
+  return st;
 }
 
-static mk_status manifest_read(update *u) {
+static mk_status table_read(update *u, const cJSON *root, const char *json, ms_csv_kind kind, const char *name,
+                            ms_csv **out) {
   char path[MS_PATH_BYTES];
-  cJSON *root = NULL;
-  MK_TRY(u->ctx, ms_path_join(u->ctx, u->options->run_folder, "manifest.json", path));
-  MK_TRY(u->ctx, mk_json_read(u->ctx, path, &root));
-  mk_status st = manifest_check(u, root, path);
-  cJSON_Delete(root);
+  MK_TRY(u->ctx, ms_path_join(u->ctx, u->options->run_folder, name, path));
+  MK_TRY(u->ctx, ms_result_read(u->ctx, kind, path, out));
+  return ms_row_counts_check(u->ctx, root, u->options->run_folder, json, name, *out);
+}
+
+/* manifest.json and the launches, then verdict.json and what was judged. */
+static mk_status run_read(update *u) {
+  mk_context *ctx = u->ctx;
+  mk_status st = MK_OK;
+  char path[MS_PATH_BYTES];
+  cJSON *manifest = NULL, *verdict = NULL;
+  MK_TRY_GOTO(ctx, ms_path_join(ctx, u->options->run_folder, "manifest.json", path), out);
+  MK_TRY_GOTO(ctx, mk_json_read(ctx, path, &manifest), out);
+  MK_TRY_GOTO(ctx, manifest_check(u, manifest, path), out);
+  MK_TRY_GOTO(ctx, table_read(u, manifest, "manifest.json", MS_CSV_RUNS, "runs.csv", &u->runs), out);
+  MK_TRY_GOTO(ctx, ms_path_join(ctx, u->options->run_folder, "verdict.json", path), out);
+  MK_TRY_GOTO(ctx, mk_json_read(ctx, path, &verdict), out);
+  MK_TRY_GOTO(ctx, table_read(u, verdict, "verdict.json", MS_CSV_SUMMARY, "summary.csv", &u->summary), out);
+out:
+  cJSON_Delete(manifest);
+  cJSON_Delete(verdict);
   return st;
 }
 
@@ -233,13 +263,9 @@ static mk_status write_all(update *u, const char *folder, const char *date) {
 
 static mk_status update_run(update *u) {
   mk_context *ctx = u->ctx;
-  char path[MS_PATH_BYTES], folder[MS_PATH_BYTES], date[32];
+  char folder[MS_PATH_BYTES], date[32];
   ms_utc_now(date);
-  MK_TRY(ctx, manifest_read(u));
-  MK_TRY(ctx, ms_path_join(ctx, u->options->run_folder, "summary.csv", path));
-  MK_TRY(ctx, ms_result_read(ctx, MS_CSV_SUMMARY, path, &u->summary));
-  MK_TRY(ctx, ms_path_join(ctx, u->options->run_folder, "runs.csv", path));
-  MK_TRY(ctx, ms_result_read(ctx, MS_CSV_RUNS, path, &u->runs));
+  MK_TRY(ctx, run_read(u));
   MK_TRY(ctx, run_check(u));
   MK_TRY(ctx, accepted_folder(ctx, u->options->accepted_folder, u->study, folder));
   MK_TRY(ctx, ms_baseline_find(ctx, u->options->accepted_folder, u->study, u->system, u->change.path, &u->old));
@@ -263,8 +289,10 @@ mk_status ms_baseline_update(mk_context *ctx, const ms_baseline_options *options
 mk_status ms_baseline_find(mk_context *ctx, const char *given, const char *study, const char *system,
                            char path[MS_PATH_BYTES], ms_csv **out) {
   char folder[MS_PATH_BYTES], name[2 * MS_NAME_BYTES];
+  MK_TRY(ctx, name_check(ctx, "study", study));
+  MK_TRY(ctx, name_check(ctx, "system", system));
   MK_TRY(ctx, accepted_folder(ctx, given, study, folder));
-  snprintf(name, sizeof name, "%.100s.csv", system);
+  snprintf(name, sizeof name, "%s.csv", system);
   MK_TRY(ctx, ms_path_join(ctx, folder, name, path));
   return access(path, F_OK) != 0 ? MK_OK : ms_result_read(ctx, MS_CSV_ACCEPTED, path, out);
 }

@@ -23,7 +23,7 @@ typedef struct ms_baseline_change {
 mk_status ms_baseline_update(mk_context *ctx, const ms_baseline_options *options, ms_baseline_change *out);
 
 /* The file of a study and system, under `accepted_folder` (NULL: as above), and its rows; *out stays NULL where it does
- * not exist. */
+ * not exist. MK_ERR_CONFIG where one of the two is no plain name. */
 mk_status ms_baseline_find(mk_context *ctx, const char *accepted_folder, const char *study, const char *system,
                            char path[MS_PATH_BYTES], ms_csv **out);
 

@@ -29,7 +29,15 @@ mk_status ms_judge_values(mk_context *ctx, const ms_judgement *j, int case_index
 mk_status ms_accepted_values(mk_context *ctx, const ms_judgement *j, int case_index, const char *metric, double **out,
                              int *count, int64_t *row, char *reason);
 
-/* Writes verdict.json. */
-mk_status ms_verdict_write(mk_context *ctx, const ms_judgement *j);
+enum { MS_JUDGE_TABLES = 4 };
+
+/* A table that was written, and how many rows it has. */
+typedef struct ms_judge_rows {
+  const char *name;
+  int64_t rows;
+} ms_judge_rows;
+
+/* Writes verdict.json, with the rows of the MS_JUDGE_TABLES tables beside it. */
+mk_status ms_verdict_write(mk_context *ctx, const ms_judgement *j, const ms_judge_rows *rows);
 
 #endif

@@ -135,23 +135,34 @@ static mk_status flops_fill(mk_context *ctx, const ms_judgement *j, ms_csv *t) {
 
 typedef mk_status (*fill_fn)(mk_context *ctx, const ms_judgement *j, ms_csv *t);
 
-static mk_status table_write(mk_context *ctx, const ms_judgement *j, const char *name, ms_csv_kind kind, fill_fn fill) {
+static const struct {
+  const char *name;
+  ms_csv_kind kind;
+  fill_fn fill;
+} TABLE[MS_JUDGE_TABLES] = {{"summary.csv", MS_CSV_SUMMARY, summary_fill},
+                            {"contrasts.csv", MS_CSV_CONTRASTS, contrasts_fill},
+                            {"claims.csv", MS_CSV_CLAIMS, claims_fill},
+                            {"flops.csv", MS_CSV_FLOPS, flops_fill}};
+
+static mk_status table_write(mk_context *ctx, const ms_judgement *j, int table, int64_t *rows) {
   mk_status st = MK_OK;
   ms_csv *t = NULL;
   char path[MS_PATH_BYTES];
-  MK_TRY_GOTO(ctx, ms_path_join(ctx, j->run->folder, name, path), out);
-  MK_TRY_GOTO(ctx, ms_schema_table(ctx, kind, NULL, 0, &t), out);
-  MK_TRY_GOTO(ctx, fill(ctx, j, t), out);
+  MK_TRY_GOTO(ctx, ms_path_join(ctx, j->run->folder, TABLE[table].name, path), out);
+  MK_TRY_GOTO(ctx, ms_schema_table(ctx, TABLE[table].kind, NULL, 0, &t), out);
+  MK_TRY_GOTO(ctx, TABLE[table].fill(ctx, j, t), out);
   MK_TRY_GOTO(ctx, ms_csv_write(ctx, path, t), out);
+  *rows = t->n_rows;
 out:
   ms_csv_destroy(ctx, t);
   return st;
 }
 
 mk_status ms_judge_write(mk_context *ctx, const ms_judgement *j) {
-  MK_TRY(ctx, table_write(ctx, j, "summary.csv", MS_CSV_SUMMARY, summary_fill));
-  MK_TRY(ctx, table_write(ctx, j, "contrasts.csv", MS_CSV_CONTRASTS, contrasts_fill));
-  MK_TRY(ctx, table_write(ctx, j, "claims.csv", MS_CSV_CLAIMS, claims_fill));
-  MK_TRY(ctx, table_write(ctx, j, "flops.csv", MS_CSV_FLOPS, flops_fill));
-  return ms_verdict_write(ctx, j);
+  ms_judge_rows rows[MS_JUDGE_TABLES];
+  for (int i = 0; i < MS_JUDGE_TABLES; i++) {
+    rows[i].name = TABLE[i].name;
+    MK_TRY(ctx, table_write(ctx, j, i, &rows[i].rows));
+  }
+  return ms_verdict_write(ctx, j, rows);
 }

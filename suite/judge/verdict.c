@@ -6,6 +6,7 @@
 
 #include "suite/judge/parts.h"
 #include "suite/provenance/build_info.h"
+#include "suite/record/row_counts.h"
 #include "suite/run/folder.h"
 
 /* What a word means for the exit code; words that are not here are fine. */
@@ -144,7 +145,7 @@ static void counts_add(cJSON *root, const ms_judgement *j) {
     count_add(claims, j->claims[i].verdict);
 }
 
-mk_status ms_verdict_write(mk_context *ctx, const ms_judgement *j) {
+mk_status ms_verdict_write(mk_context *ctx, const ms_judgement *j, const ms_judge_rows *rows) {
   mk_status st = MK_OK;
   cJSON *root = cJSON_CreateObject();
   char *text = NULL;
@@ -160,6 +161,8 @@ mk_status ms_verdict_write(mk_context *ctx, const ms_judgement *j) {
   cJSON_AddNumberToObject(root, "undecided", j->undecided);
   counts_add(root, j);
   failures_add(root, j);
+  for (int i = 0; i < MS_JUDGE_TABLES; i++)
+    ms_row_counts_add(root, rows[i].name, rows[i].rows);
   text = cJSON_Print(root);
   MK_CHECK_GOTO(ctx, text != NULL, MK_ERR_MEMORY, out, "verdict.json: out of host memory");
   MK_TRY_GOTO(ctx, ms_text_write(ctx, j->run->folder, "verdict.json", text), out);

@@ -9,6 +9,7 @@
 
 #include "kernels/base/file.h"
 #include "suite/provenance/sysinfo.h"
+#include "suite/record/row_counts.h"
 #include "suite/run/folder.h"
 
 static const char *const ENV_PREFIXES[] = {"MOEMARK_", "OMP_",   "OMPI_", "NCCL_",   "CUDA_",
@@ -59,6 +60,24 @@ static void run_add(cJSON *root, const ms_run *run) {
   cJSON_AddNumberToObject(object, "launches_planned", run->n_launches);
   cJSON_AddNumberToObject(object, "launches_ended", ended);
   cJSON_AddNumberToObject(object, "launches_valid", valid);
+}
+
+/* Tables grow while the run goes on; they are counted at its end. */
+static mk_status rows_add(mk_context *ctx, cJSON *root, const ms_run *run) {
+  static const struct {
+    const char *name;
+    mk_status (*make)(mk_context *ctx, const ms_run *run, ms_csv **out);
+  } TABLE[] = {{"launches.csv", ms_run_launches_table},
+               {"runs.csv", ms_run_runs_table},
+               {"steps.csv", ms_run_steps_table},
+               {"evals.csv", ms_run_evals_table}};
+  for (size_t i = 0; i < sizeof TABLE / sizeof TABLE[0] && run->end_utc[0] != '\0'; i++) {
+    ms_csv *table = NULL;
+    MK_TRY(ctx, TABLE[i].make(ctx, run, &table));
+    ms_row_counts_add(root, TABLE[i].name, table->n_rows);
+    ms_csv_destroy(ctx, table);
+  }
+  return MK_OK;
 }
 
 /* First launch of a case that has run, or NULL. */
@@ -120,6 +139,7 @@ mk_status ms_manifest_write(mk_context *ctx, const ms_run *run) {
   char *text = NULL;
   cJSON_AddStringToObject(root, "schema", "moemark/manifest/1");
   run_add(root, run);
+  MK_TRY_GOTO(ctx, rows_add(ctx, root, run), out);
   cJSON *code = ms_sysinfo_code(root);
   binary_add(ctx, code, "moemark_sha256", "/proc/self/exe");
   binary_add(ctx, code, "trainer_sha256", run->trainer);

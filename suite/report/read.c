@@ -6,13 +6,17 @@
 
 #include "kernels/base/heap.h"
 #include "kernels/base/json.h"
+#include "suite/record/row_counts.h"
 #include "suite/record/schema.h"
 #include "suite/report/report.h"
 
+/* The runner counts its tables in manifest.json, the judge in verdict.json. */
 static mk_status table_read(mk_context *ctx, const ms_report *r, ms_csv_kind kind, const char *name, ms_csv **out) {
   char path[MS_PATH_BYTES];
   MK_TRY(ctx, ms_path_join(ctx, r->folder, name, path));
-  return ms_result_read(ctx, kind, path, out);
+  MK_TRY(ctx, ms_result_read(ctx, kind, path, out));
+  MK_TRY(ctx, ms_row_counts_check(ctx, r->manifest, r->folder, "manifest.json", name, *out));
+  return ms_row_counts_check(ctx, r->verdict, r->folder, "verdict.json", name, *out);
 }
 
 static mk_status json_read(mk_context *ctx, const ms_report *r, const char *name, cJSON **out) {

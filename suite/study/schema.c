@@ -54,13 +54,13 @@ bool ms_name_is_plain(const char *text) {
   for (const char *c = text; *c != '\0'; c++) {
     if (!isalnum((unsigned char)*c) && *c != '_' && *c != '-' && *c != '.') return false;
   }
-  return text[0] != '\0';
+  return text[0] != '\0' && text[0] != '.';
 }
 
 bool ms_read_name(ms_reader *reader, const ms_node *node, const char *what, char *text, size_t bytes) {
   if (!ms_read_text(reader, node, what, text, bytes)) return false;
   if (ms_name_is_plain(text)) return true;
-  ms_fault(reader, node->place, "%s: '%.60s' may hold letters, digits, '_', '-' and '.' only", what, text);
+  ms_fault(reader, node->place, "%s: '%.60s' may hold letters, digits, '_', '-' and, inside, '.' only", what, text);
   return false;
 }
 

@@ -67,7 +67,7 @@ bool ms_read_name(ms_reader *reader, const ms_node *node, const char *what, char
 bool ms_read_number(ms_reader *reader, const ms_node *node, const char *what, bool whole, double min, double max,
                     double *out);
 
-/* True for letters, digits and _ - . */
+/* True for letters, digits and _ - . with no dot in front: a part of a file name that leads nowhere else. */
 bool ms_name_is_plain(const char *text);
 
 /* Zeroed array for the children of a list or map; false when memory runs out (then reader->st is set) or it is empty.

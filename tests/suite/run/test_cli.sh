@@ -32,6 +32,25 @@ run "report as Markdown" 0 "$moemark" report "$latest" --md
 has "report as Markdown" "$work/stdout" "| case | n |"
 run "report of nothing" 2 "$moemark" report "$work/out"
 
+
+# a table that has lost its last line whole, or has one too many, still reads well: the counts do not
+for file in launches.csv steps.csv summary.csv contrasts.csv claims.csv; do
+  rm -rf "$work/cut" && cp -r "$latest/" "$work/cut" && sed -i '$d' "$work/cut/$file"
+  run "$file without its last line" 2 "$moemark" report "$work/cut"
+  has "$file without its last line" "$work/stderr" "/$file: $(($(wc -l <"$work/cut/$file") - 1)) rows, but "
+done
+cp "$latest/claims.csv" "$work/cut/claims.csv" && tail -n 1 "$latest/claims.csv" >>"$work/cut/claims.csv"
+run "a claim too many" 2 "$moemark" report "$work/cut"
+rm -rf "$work/cut" && cp -r "$latest/" "$work/cut" && sed -i '$d' "$work/cut/launches.csv"
+run "status of a run that lost a launch" 2 "$moemark" status "$work/cut"
+has "status of a run that lost a launch" "$work/stderr" "launches.csv: 1 rows, but manifest.json says 2"
+rm "$work/cut/manifest.json"
+run "status without a manifest" 0 "$moemark" status "$work/cut"
+rm -rf "$work/cut" && cp -r "$latest/" "$work/cut"
+sed -i 's/"rows":/"other":/' "$work/cut/manifest.json" "$work/cut/verdict.json" # older versions wrote no counts
+sed -i '$d' "$work/cut/steps.csv"
+run "report of a run without counts" 0 "$moemark" report "$work/cut"
+
 run "option from the environment" 0 env MOEMARK_LAUNCHES=1 "$moemark" run "$study" -o "$work/env" -q
 [ "$(wc -l <"$work/env/fake/latest/runs.csv")" = 3 ] || fail "MOEMARK_LAUNCHES was not heard"
 run "scope of a capacity" 0 "$moemark" run "$study" -o "$work/scope" -q --launches 1 -S capacity_factor=1.25 -S capacity_scope=expert
