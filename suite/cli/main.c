@@ -37,7 +37,7 @@ static const char HELP_TAIL[] =
     "If several apply, the order is 2, 5, 3, 1, 4.";
 
 static int print_help(mk_context *ctx) {
-  mk_status st = ms_out_line(ctx,
+  mk_status st = ms_out_text(ctx,
                              "moemark: reproducible benchmarks for training mixture-of-experts models\n\n"
                              "usage: moemark VERB [OPTION...] [FILE...]\n");
   for (int i = 0; i < N_VERBS && st == MK_OK; i++)

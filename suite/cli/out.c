@@ -52,6 +52,7 @@ mk_status ms_table_cell(mk_context *ctx, ms_table *table, const char *fmt, ...) 
   va_start(args, fmt);
   vsnprintf(text, sizeof text, fmt, args);
   va_end(args);
+  mk_text_printable(text); /* from a file, perhaps: it must not steer the terminal */
   if (table->next == 0) MK_TRY(ctx, ms_csv_row_add(ctx, table->csv));
   MK_TRY(ctx, ms_csv_set(ctx, table->csv, table->csv->column[table->next], text));
   table->next = (table->next + 1) % table->csv->n_columns;
@@ -90,6 +91,7 @@ mk_status ms_out_line(mk_context *ctx, const char *fmt, ...) {
   va_start(args, fmt);
   vsnprintf(line, sizeof line, fmt, args);
   va_end(args);
+  mk_text_printable(line[0] == '\n' ? line + 1 : line);
   return ms_out_text(ctx, line);
 }
 

@@ -16,7 +16,7 @@ bool ms_format_parse(const char *text, ms_format *out);
 mk_status ms_table_create(mk_context *ctx, int n_columns, const char *const *columns, ms_table **out);
 void ms_table_destroy(mk_context *ctx, ms_table *table);
 
-/* Adds the next cell, row by row. An empty cell is a missing value. */
+/* Adds the next cell, row by row. An empty cell is a missing value; control characters become '?'. */
 mk_status ms_table_cell(mk_context *ctx, ms_table *table, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* A number by a format for one double; NaN is an empty cell. */
@@ -28,7 +28,7 @@ void ms_table_hide(ms_table *table, const char *column);
 /* Writes the table to standard output. MK_ERR_OUTPUT when it cannot be written (closed pipe, full disk). */
 mk_status ms_table_write(mk_context *ctx, const ms_table *table, ms_format format);
 
-/* One line of text to standard output. */
+/* One line of text to standard output, after an empty one where it begins with a line break. */
 mk_status ms_out_line(mk_context *ctx, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* One line as it is to standard error: diagnostics, which start with their file. */

@@ -25,9 +25,24 @@ static mk_status json_read(mk_context *ctx, const ms_report *r, const char *name
   return mk_json_read(ctx, path, out);
 }
 
+/* verdict.json is the last file of a run. */
+static mk_status verdict_read(mk_context *ctx, ms_report *r) {
+  char path[MS_PATH_BYTES];
+  MK_TRY(ctx, ms_path_join(ctx, r->folder, "verdict.json", path));
+  MK_CHECK(
+      ctx, access(path, F_OK) == 0, MK_ERR_CONFIG,
+      "%.400s: has no verdict.json (state '%.20s'): the run goes on or was killed; moemark status shows its launches",
+      r->folder, ms_report_text(r->manifest, "run", "state"));
+  MK_TRY(ctx, mk_json_read(ctx, path, &r->verdict));
+  const char *run = ms_report_text(r->manifest, "run", "id"), *judged = ms_report_text(r->verdict, NULL, "run_id");
+  MK_CHECK(ctx, strcmp(run, judged) == 0, MK_ERR_FORMAT,
+           "%.400s: is of run '%.60s', manifest.json of run '%.60s': files of two runs", path, judged, run);
+  return MK_OK;
+}
+
 static mk_status all_read(mk_context *ctx, ms_report *r) {
   MK_TRY(ctx, json_read(ctx, r, "manifest.json", &r->manifest));
-  MK_TRY(ctx, json_read(ctx, r, "verdict.json", &r->verdict));
+  MK_TRY(ctx, verdict_read(ctx, r));
   MK_TRY(ctx, table_read(ctx, r, MS_CSV_LAUNCHES, "launches.csv", &r->launches));
   MK_TRY(ctx, table_read(ctx, r, MS_CSV_SUMMARY, "summary.csv", &r->summary));
   MK_TRY(ctx, table_read(ctx, r, MS_CSV_CONTRASTS, "contrasts.csv", &r->contrasts));

@@ -44,8 +44,8 @@ typedef struct ms_child_end {
 } ms_child_end;
 
 /* Starts the child in a session of its own, without the variables that the trainer reads, and waits for its end. A
- * child that must go gets SIGTERM, three seconds, then SIGKILL, with all its descendants. MK_ERR_OUTPUT: its logs cannot
- * be created; MK_ERR_DEVICE: it cannot be started at all. */
+ * child that must go gets SIGTERM, three seconds, then SIGKILL, with all its descendants. MK_ERR_OUTPUT: its logs
+ * cannot be created; MK_ERR_DEVICE: it cannot be started at all. */
 mk_status ms_supervisor_run(mk_context *ctx, ms_supervisor *supervisor, const ms_child *child, ms_child_end *out);
 
 /* Seconds of CLOCK_MONOTONIC, for waiting; never for results. */

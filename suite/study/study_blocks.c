@@ -14,7 +14,8 @@ static bool read_key_name(ms_reader *reader, const ms_node *node, const char *wh
     strcpy(name, node->key);
     return true;
   }
-  ms_fault(reader, node->key_place, "'%.60s' is no name of a %s (letters, digits, '_', '-', '.')", node->key, what);
+  ms_fault(reader, node->key_place, "'%.60s' is no name of a %s (letters, digits, '_', '-' and, inside, '.')",
+           node->key, what);
   return false;
 }
 

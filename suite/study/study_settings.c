@@ -74,7 +74,8 @@ static void read_factor_levels(ms_reader *reader, const ms_node *factor, const c
     ms_level *level = &study->levels[study->n_level_defs];
     if (node->bad) continue;
     if (!ms_name_is_plain(node->key) || strlen(node->key) >= MS_NAME_BYTES || strlen(factor->key) >= MS_NAME_BYTES) {
-      ms_fault(reader, node->key_place, "'%.60s' is no name of a level (letters, digits, '_', '-', '.')", node->key);
+      ms_fault(reader, node->key_place, "'%.60s' is no name of a level (letters, digits, '_', '-' and, inside, '.')",
+               node->key);
       continue;
     }
     strcpy(level->name, node->key);

@@ -275,6 +275,11 @@ check_pipe() { [ -p p ] || echo "the pipe was replaced"; }
 check_no_end_record() { ! grep -q '"type":"end"' records/records.jsonl || echo "there is an end record"; }
 check_no_weights() { [ ! -e small/w/model.safetensors ] || echo "a weights file stands under its name"; }
 
+# Nothing that a terminal obeys has come out.
+check_no_escape() {
+  ! grep -q "$(printf '\033')" stdout stderr || echo "an escape sequence of a table was printed"
+}
+
 # The file of measured rates of this machine, made by a stand-in and then cut short.
 run_with_broken_rates() {
   local file
