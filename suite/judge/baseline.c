@@ -13,6 +13,7 @@
 #include "kernels/base/folder.h"
 #include "kernels/base/heap.h"
 #include "kernels/base/json.h"
+#include "suite/judge/parts.h"
 #include "suite/record/row_counts.h"
 #include "suite/record/schema.h"
 #include "suite/run/folder.h"
@@ -93,14 +94,6 @@ static bool has_value(const ms_csv *summary, int64_t row) {
   return strcmp(ms_csv_get(summary, row, "verdict"), "XFAIL") != 0 && isfinite(ms_csv_number(summary, row, "median"));
 }
 
-/* Launches of a case that ran well, by runs.csv. */
-static int64_t launches_of(const ms_csv *runs, const char *name) {
-  int64_t n = 0;
-  for (int64_t row = 0; row < runs->n_rows; row++)
-    n += strcmp(ms_csv_get(runs, row, "case"), name) == 0 && strcmp(ms_csv_get(runs, row, "status"), "ok") == 0;
-  return n;
-}
-
 static mk_status run_check(update *u) {
   mk_context *ctx = u->ctx;
   for (int64_t row = 0; row < u->summary->n_rows; row++) {
@@ -112,7 +105,7 @@ static mk_status run_check(update *u) {
     double n = ms_csv_number(u->summary, row, "n");
     MK_CHECK(ctx, !has_value(u->summary, row) || !measured || n >= LAUNCHES_LEAST, MK_ERR_MISMATCH,
              "refused: %s has %.0f launches, a baseline needs %d", name, n, LAUNCHES_LEAST);
-    int64_t kept = launches_of(u->runs, name); /* a metric may lack a value in some launches, never have more */
+    int64_t kept = ms_launches_well(u->runs, name); /* a metric may lack a value in some launches, never have more */
     MK_CHECK(ctx, !has_value(u->summary, row) || n <= (double)kept, MK_ERR_FORMAT,
              "%s: runs.csv has %lld launches of %s, summary.csv says %.0f: the run folder has lost rows",
              u->options->run_folder, (long long)kept, name, n);

@@ -33,6 +33,7 @@ mk_status ms_judge_references_check(mk_context *ctx, const ms_plan *plan, const 
   if (st == MK_OK) {
     st = ms_baseline_find(ctx, options->accepted_folder, study->id, ms_plan_system(plan), path, &accepted);
   }
+  if (st == MK_OK && accepted != NULL) st = ms_accepted_check(ctx, path, accepted);
   ms_csv_destroy(ctx, published);
   ms_csv_destroy(ctx, accepted);
   return st;

@@ -24,6 +24,12 @@ int ms_published_row(const ms_judgement *j, int case_index, const char *metric, 
 mk_status ms_judge_values(mk_context *ctx, const ms_judgement *j, int case_index, const char *metric, double **out,
                           int *count);
 
+/* Launches of a case that ran well, by runs.csv; a metric may lack a value in some of them, never have more. */
+int64_t ms_launches_well(const ms_csv *runs, const char *name);
+
+/* Every row of an accepted file (at `path`) has its launches beside it, no fewer than it says. MK_ERR_FORMAT else. */
+mk_status ms_accepted_check(mk_context *ctx, const char *path, const ms_csv *accepted);
+
 /* Launches accepted as baseline for a metric of a case, in a fresh heap block; none when there is no accepted row, or
  * it was made by another machine, kernel or configuration (`reason` then says so). *row is the accepted row or -1. */
 mk_status ms_accepted_values(mk_context *ctx, const ms_judgement *j, int case_index, const char *metric, double **out,

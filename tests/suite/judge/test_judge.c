@@ -401,6 +401,31 @@ START_TEST(a_baseline_judges_the_next_run) {
 }
 END_TEST
 
+/* Found before anything is started. */
+START_TEST(a_baseline_that_lost_launches_is_refused) {
+  static const struct {
+    const char *edit, *message;
+  } FAULTS[] = {{"sed -i 2d %s/judged/first.runs.csv", "first.runs.csv holds 5 launches of it: lines were lost"},
+                {"rm %s/judged/first.runs.csv", "first.runs.csv: the launches behind"},
+                {"sed -i 's/,first,/,..\\/first,/' %s/judged/local.csv", "run_id '../first' is no name of a run"}};
+  ms_judge_options options = {.accepted_folder = f.folder};
+  ms_baseline_change change;
+  for (int i = 0; i < 3; i++) {
+    char command[256];
+    snprintf(command, sizeof command, "rm -rf %s/judged", f.folder);
+    ck_assert_int_eq(system(command), 0);
+    run_and_write(N, (double[]){1000, 960, 900, 0}, "first");
+    ck_assert_int_eq(accept(NULL, &change), MK_OK);
+    ck_assert_int_eq(ms_judge_references_check(&f.ctx, f.plan, &options), MK_OK);
+    snprintf(command, sizeof command, FAULTS[i].edit, f.folder);
+    ck_assert_int_eq(system(command), 0);
+    ck_assert_int_eq(ms_judge_references_check(&f.ctx, f.plan, &options), MK_ERR_FORMAT);
+    ck_assert_msg(strstr(f.ctx.error.message, FAULTS[i].message) != NULL, "%s", f.ctx.error.message);
+    mk_error_clear(&f.ctx);
+  }
+}
+END_TEST
+
 START_TEST(a_baseline_of_another_machine_is_not_used) {
   ms_baseline_change change;
   run_and_write(N, (double[]){1000, 960, 900, 0}, "first");
@@ -543,6 +568,7 @@ int main(void) {
   tcase_add_test(tc, emulated_speed_is_no_result);
   tcase_add_test(tc, simulated_values_are_never_reproduced);
   tcase_add_test(tc, a_baseline_judges_the_next_run);
+  tcase_add_test(tc, a_baseline_that_lost_launches_is_refused);
   tcase_add_test(tc, a_baseline_of_another_machine_is_not_used);
   tcase_add_test(tc, baselines_refuse_what_proves_nothing);
   tcase_add_test(tc, a_worse_value_needs_a_reason_and_is_logged);
