@@ -5,6 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "kernels/base/heap.h"
+#include "suite/run/capture.h"
 #include "suite/run/process_tree.h"
 #include "suite/run/supervisor.h"
 #include "tests/suite/run/run_fixture.h"
@@ -68,10 +70,30 @@ START_TEST(every_end_has_its_word) {
 }
 END_TEST
 
-/* What the caller's shell holds for the trainer is not for launches: MOEMARK_RESUME would let them go on from another
- * run. */
+static const char *const NAMES[] = {"MOEMARK_SET", "MOEMARK_CONFIG", "MOEMARK_OUT", "MOEMARK_RESUME"};
+
+/* Launches, peers and programs that are asked something start through one supervisor. */
+START_TEST(children_do_not_get_the_callers_variables) {
+  ms_supervisor *supervisor = NULL;
+  char program[] = "/usr/bin/env", *const argv[] = {program, NULL}, *text = NULL;
+  int code = -1;
+  for (int i = 0; i < 4; i++)
+    setenv(NAMES[i], "x", 1);
+  ck_assert_int_eq(ms_supervisor_create(&f.ctx, &supervisor), MK_OK);
+  ck_assert_int_eq(ms_capture(&f.ctx, supervisor, argv, 10, &text, &code), MK_OK);
+  ck_assert_int_eq(code, 0);
+  ck_assert_ptr_nonnull(strstr(text, "MOEMARK_TRAINER="));
+  for (int i = 0; i < 4; i++) {
+    ck_assert_msg(strstr(text, NAMES[i]) == NULL, "%s came through", NAMES[i]);
+    unsetenv(NAMES[i]);
+  }
+  mk_heap_free(&f.ctx, text);
+  ms_supervisor_destroy(&f.ctx, supervisor);
+}
+END_TEST
+
+/* MOEMARK_RESUME would let a launch go on from another run. */
 START_TEST(launches_do_not_hear_the_callers_variables) {
-  static const char *const NAMES[] = {"MOEMARK_SET", "MOEMARK_CONFIG", "MOEMARK_OUT", "MOEMARK_RESUME"};
   ms_run_options options = {.out = f.folder, .launches = 1, .quiet = true};
   setenv("FAKE_8", "ok", 1);
   setenv("FAKE_16", "ok", 1);
@@ -273,6 +295,7 @@ int main(void) {
   TCase *tc = test_case(suite, "fake trainer", 60);
   tcase_add_checked_fixture(tc, setup, teardown);
   tcase_add_loop_test(tc, every_end_has_its_word, 0, (int)(sizeof ENDS / sizeof ENDS[0]));
+  tcase_add_test(tc, children_do_not_get_the_callers_variables);
   tcase_add_test(tc, launches_do_not_hear_the_callers_variables);
   tcase_add_test(tc, folder_holds_everything);
   tcase_add_test(tc, columns_say_what_was_asked_for);
