@@ -45,10 +45,11 @@ void costs_predict(costs *c, mt_trainer *t, const outcome *own, const outcome *o
     c->optim_predicted += wire.optim;
     c->counts_predicted += wire.ep_counts;
     c->pp_predicted += wire.pp;
-    c->window += wire.window;
+    c->window_predicted += wire.window;
     free(counts);
   }
   mt_memory memory = mt_predict_memory(&t->cfg, &own->plan, params, t->ep, t->pp, t->dev);
+  c->window_counted = own->window_bytes;
   c->memory_predicted = mt_memory_total(&memory);
   c->memory_counted = (int64_t)t->dev->peak_total_bytes;
   c->waits_predicted = mt_predict_host_waits(&t->cfg, params, t->ep);

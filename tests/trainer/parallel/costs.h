@@ -1,4 +1,4 @@
-/* What a run cost beside what the formulas say: bytes on the wire, device memory, host waits. */
+/* What a run cost beside what the formulas say: bytes on the wire and through windows, device memory, host waits. */
 #ifndef TESTS_TRAINER_PARALLEL_COSTS_H
 #define TESTS_TRAINER_PARALLEL_COSTS_H
 
@@ -9,8 +9,8 @@ typedef struct costs {
   int64_t wire_predicted, wire_traced;
   int64_t ep_predicted, ep_traced; /* the part of the token exchange */
   int64_t sharding_predicted, optim_predicted, counts_predicted,
-      pp_predicted; /* other parts; counts of the token exchange */
-  int64_t window;   /* bytes through windows, by formula: no communicator sees them */
+      pp_predicted;                         /* other parts; counts of the token exchange */
+  int64_t window_predicted, window_counted; /* bytes through windows, which no communicator sees: window_tally.h */
   int64_t memory_predicted, memory_counted;
   int64_t waits_predicted, waits_counted;
 } costs;

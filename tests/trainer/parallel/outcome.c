@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/trainer/parallel/window_tally.h"
 #include "tests/trainer/support/tiny.h"
 
 int32_t *outcome_routes(const outcome *o, int step, int64_t microbatch, int64_t moe_layer) {
@@ -124,6 +125,7 @@ outcome *outcome_run(mk_context *ctx, const mt_config *cfg, mt_comm *world, cons
   mt_data *data = NULL;
   tiny_ok(ctx, mt_trainer_create(ctx, cfg, world, &t), name);
   tiny_ok(ctx, mt_data_create(ctx, cfg, t->mesh->plan.dp_rank, &data), name);
+  window_tally_start(t);
   if (chosen != NULL) t->cfg.routing = MK_ROUTING_REPLAY;
   outcome *o = outcome_make(t);
   read_params(ctx, t, o, BEFORE);
@@ -133,6 +135,7 @@ outcome *outcome_run(mk_context *ctx, const mt_config *cfg, mt_comm *world, cons
   }
   read_params(ctx, t, o, AFTER); /* waits for the device */
   tiny_ok(ctx, mk_device_poll(t->dev), name);
+  o->window_bytes = window_tally_bytes(t);
   if (at_end != NULL) at_end(user, t, o);
   mt_data_destroy(data);
   mt_trainer_destroy(t);

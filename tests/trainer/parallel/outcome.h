@@ -30,6 +30,7 @@ typedef struct outcome {
   double grad_norm;          /* of step 1 */
   int64_t host_waits;        /* of step 1 */
   int64_t read_bytes;        /* sent to read values here, in all steps: cut parameters are gathered for it */
+  int64_t window_bytes;      /* through windows, in all steps */
 } outcome;
 
 typedef void (*outcome_fn)(void *user, mt_trainer *t, const outcome *own);

@@ -1,14 +1,16 @@
 /* One rank against many: the same token blocks as microbatches of one rank, and side by side on N ranks, must give the
  * same routes, loss, gradients and, after three steps, parameters. Started under mpirun:
- *   parallel_check [--csv FILE | --bare] pairs|all|all:K/N|<row>...
+ *   parallel_check [--csv FILE | --bare TRACE] pairs|all|all:K/N|<row>...
  * row = settings of the configuration over the tiny model, e.g. "shard=dist_opt ep=2"; pairs and all: table.h; all:K/N
  * is the K-th of N equal parts of all.
  * Every rank runs the one-rank twin itself and compares what it owns. Then the row is compared, bit for bit, with its
  * plain twin: the same layout on the cpu device without guard and recompute, block in place of rowwise. A plain row's
  * twin is itself, run again. routing=replay takes the experts of the one-rank twin (BF16 rounds near ties apart).
  * microbatches=M are those of a step.
- * --bare runs each row once, without twins, and prints the predicted bytes of every rank (transport_bytes.sh).
- * Bytes on the wire, peak memory and host waits are held against their formulas (trainer/step/predict.h).
+ * --bare runs each row once, without twins, prints the predicted bytes of every rank, and leaves the list of its calls in
+ * TRACE.<rank>.csv (transport_bytes.sh).
+ * Bytes on the wire and through windows, peak memory and host waits are held against their formulas
+ * (trainer/step/predict.h).
  * A failure prints row, tensor, index, expected, got. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,14 +57,19 @@ static void measure(void *user, mt_trainer *t, const outcome *own) {
   costs_predict(m->costs, t, own, m->one);
 }
 
-/* The row itself, over a traced world of its own. */
-static outcome *run_row(harness *h, const row *r, const outcome *one, costs *c) {
+/* The row itself, over a world of its own that is traced into h->trace. */
+static outcome *run_traced(harness *h, const row *r, const outcome *chosen, outcome_fn at_end, void *user) {
   mt_comm *part = NULL, *traced = NULL;
-  measured m = {c, one};
   tiny_ok(&h->ctx, mt_comm_split(h->world, 0, h->world->rank, "world", &part), "split");
   tiny_ok(&h->ctx, mt_comm_trace_create(&h->ctx, part, h->trace, &traced), "trace");
-  outcome *got = outcome_run(&h->ctx, &r->cfg, traced, r->replay ? one : NULL, r->text, measure, &m);
+  outcome *got = outcome_run(&h->ctx, &r->cfg, traced, chosen, r->text, at_end, user);
   mt_comm_destroy(traced);
+  return got;
+}
+
+static outcome *run_row(harness *h, const row *r, const outcome *one, costs *c) {
+  measured m = {c, one};
+  outcome *got = run_traced(h, r, r->replay ? one : NULL, measure, &m);
   costs_trace_read(c, h->trace);
   c->wire_traced -= got->read_bytes;
   return got;
@@ -71,14 +78,13 @@ static outcome *run_row(harness *h, const row *r, const outcome *one, costs *c) 
 static void print_costs(void *user, mt_trainer *t, const outcome *own) {
   costs c = {0};
   costs_predict(&c, t, own, user);
-  printf("bare: sharding %lld optim %lld counts %lld rows %lld window %lld pp %lld\n", (long long)c.sharding_predicted,
-         (long long)c.optim_predicted, (long long)c.counts_predicted, (long long)(c.ep_predicted - c.counts_predicted),
-         (long long)c.window, (long long)c.pp_predicted);
+  printf("bare: wire %lld window %lld read %lld\n", (long long)c.wire_predicted, (long long)c.window_predicted,
+         (long long)own->read_bytes);
 }
 
 static void run_bare(harness *h, const row *r) {
   outcome *one = (outcome *)one_rank(h, r);
-  outcome_free(outcome_run(&h->ctx, &r->cfg, h->world, NULL, r->text, print_costs, one));
+  outcome_free(run_traced(h, r, NULL, print_costs, one));
 }
 
 static void check_row(harness *h, const row *r) {
@@ -120,22 +126,26 @@ static void check_text(harness *h, const char *text) {
   }
 }
 
-static void open_harness(harness *h, const char *csv) {
+static void open_harness(harness *h, const char *csv, const char *trace) {
   const char *folder = getenv("TMPDIR");
   mt_comm_mpi_config mpi = {.threaded = true, .timeout_s = 60};
   tiny_ok(&h->ctx, mt_comm_mpi_create(&h->ctx, &mpi, &h->world), "mpi");
   h->one_ctx.rank = h->world->rank;
   tiny_ok(&h->one_ctx, mt_comm_self_create(&h->one_ctx, &h->self), "self");
   h->report = report_begin(&h->ctx, h->world, csv);
-  snprintf(h->trace, sizeof h->trace, "%s/moemark_trace.%d.csv", folder != NULL ? folder : "/tmp", (int)getpid());
+  if (trace != NULL) {
+    snprintf(h->trace, sizeof h->trace, "%s.%d.csv", trace, h->world->rank);
+  } else {
+    snprintf(h->trace, sizeof h->trace, "%s/moemark_trace.%d.csv", folder != NULL ? folder : "/tmp", (int)getpid());
+  }
 }
 
 int main(int argc, char **argv) {
   harness h = {0};
   bool csv = argc > 2 && strcmp(argv[1], "--csv") == 0;
-  h.bare = argc > 1 && strcmp(argv[1], "--bare") == 0;
-  open_harness(&h, csv ? argv[2] : NULL);
-  for (int i = csv ? 3 : h.bare ? 2 : 1; i < argc; i++) {
+  h.bare = argc > 2 && strcmp(argv[1], "--bare") == 0;
+  open_harness(&h, csv ? argv[2] : NULL, h.bare ? argv[2] : NULL);
+  for (int i = csv || h.bare ? 3 : 1; i < argc; i++) {
     int part = 1, parts = 1;
     bool pairs = strcmp(argv[i], "pairs") == 0;
     if (pairs || is_all(argv[i], &part, &parts)) {
