@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# One of two ranks fails, at its N-th host allocation or communication call, for N = FIRST, FIRST + STRIDE, ... until the
-# run passes. Each run must end with exit code 3 within ten seconds, with one error line, which names the rank, and leave
-# no process behind.
+# One of several ranks (two, unless a KEY is ranks) fails, at its N-th host allocation or communication call, for
+# N = FIRST, FIRST + STRIDE, ... until the run passes. Each run must end with exit code 3 within ten seconds, with one
+# error line, which names the rank, and leave no process behind.
 # usage: sweep.sh TRAINER heap|comm RANK FIRST STRIDE KEY=VALUE...
 set -u
 trainer=$1 kind=$2 rank=$3 n=$4 stride=$5
@@ -11,9 +11,12 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/moemark-sweep-XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 keys=(ranks=2 layers=2 d_model=16 heads=2 kv_heads=1 head_dim=8 experts=4 top_k=2 expert_hidden=8 vocab=64 seq_len=8
   rank_tokens=16 global_tokens=64 steps=2 threads=1 eval_tokens=8 "$@")
-args=()
-for pair in "${keys[@]}"; do args+=(--set "$pair"); done
-launch=(mpirun --allow-run-as-root --oversubscribe --bind-to none -mca mpi_yield_when_idle 1 -np 2)
+args=() ranks=2
+for pair in "${keys[@]}"; do
+  args+=(--set "$pair")
+  case $pair in ranks=*) ranks=${pair#ranks=} ;; esac
+done
+launch=(mpirun --allow-run-as-root --oversubscribe --bind-to none -mca mpi_yield_when_idle 1 -np "$ranks")
 tried=0
 
 bad() {
