@@ -1,8 +1,8 @@
 /* Cases of labels that are left out (-100), each row against one rank that sees the same tokens: S-01, gradients of a
- * pipeline do not scale with the number of valid tokens; O-10, a rank without any is harmless. A step has 0, 1, 7 or 100
- * labels, in its first tokens, so that with few of them all but one rank or microbatch have none. Every loss is divided
- * by the labels that a step of the configuration has, whatever their number here (olmo3-spec.md 4.5: masked instances
- * are added back). Started under mpirun: label_ranks "key=value ..."... */
+ * pipeline do not scale with the number of valid tokens; O-10, a rank without any is harmless. A step has 0, 1, 7 or
+ * 100 labels, in its first tokens, so that with few of them all but one rank or microbatch have none. Every loss is
+ * divided by the labels that a step of the configuration has, whatever their number here (Olmo-core 3.0.0
+ * ddp_train_module.py: masked instances are added back). Started under mpirun: label_ranks "key=value ..."... */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,6 +6,7 @@
 #include "tests/support/check_main.h"
 #include "tests/support/files.h"
 #include "tests/trainer/support/tiny.h"
+#include "trainer/step/evaluate.h"
 #include "trainer/step/loop.h"
 
 enum { MOST_TOKENS = 256 };
@@ -60,6 +61,35 @@ START_TEST(r02_logging_changes_no_loss) {
   free(without);
   free(logged);
   free(quiet);
+}
+END_TEST
+
+/* Held-out loss of one window after a step, in blocks of `windows`: all but the first are pads. */
+static double padded_evaluation(int64_t windows, double counts[MOST_TOKENS]) {
+  enum { STEP_WINDOWS = 3 };
+  mt_config c = tiny_config();
+  tiny_rank r;
+  mt_data *data = NULL;
+  double loss = NAN;
+  int32_t tokens[MOST_TOKENS], labels[MOST_TOKENS];
+  c.rank_tokens = windows * c.seq_len, c.global_tokens = STEP_WINDOWS * c.seq_len, c.eval_tokens = c.seq_len;
+  tiny_open(&r, &c);
+  tiny_train(&r.ctx, r.t, 1, false);
+  tiny_ok(&r.ctx, mt_data_create(&r.ctx, &c, 0, &data), "data");
+  tiny_ok(&r.ctx, mt_evaluate(r.t, data, &(mt_stop){0}, tokens, labels, &loss), "evaluate");
+  tiny_ok(&r.ctx, mt_trainer_tensor_read(r.t, &r.t->model->step_counts, counts), "counts");
+  mt_data_destroy(data);
+  tiny_close(&r);
+  return loss;
+}
+
+/* Pads are made where a block of an evaluation is longer than what is left of it: tokens 0 without labels. Neither the
+ * held-out loss nor the load knows of them. */
+START_TEST(r01_pads_of_an_evaluation_change_nothing) {
+  double counts[2][MOST_TOKENS] = {{0}};
+  double plain = padded_evaluation(1, counts[0]), padded = padded_evaluation(3, counts[1]);
+  ck_assert_msg(fabs(padded - plain) < 1e-6 * plain, "held-out loss with pads %.9g, without %.9g", padded, plain);
+  ck_assert(memcmp(counts[0], counts[1], sizeof counts[0]) == 0);
 }
 END_TEST
 
@@ -183,6 +213,7 @@ END_TEST
 int main(void) {
   Suite *suite = suite_create("failure cases: router");
   TCase *tc = test_case(suite, "one rank", 120);
+  tcase_add_test(tc, r01_pads_of_an_evaluation_change_nothing);
   tcase_add_test(tc, r02_logging_changes_no_loss);
   tcase_add_loop_test(tc, r04_logged_balance_loss_is_a_mean_over_microbatches, 0, 2);
   tcase_add_test(tc, r05_reported_cross_entropy_holds_no_other_loss);

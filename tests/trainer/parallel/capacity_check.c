@@ -6,8 +6,8 @@
  *     are the predicted ones, and device memory stays within the prediction
  *   - rows beyond the received ones are never read: filled with NaN before every microbatch, they change no bit
  *   - a capacity that never drops is dropless, bit for bit, and recompute changes neither drops nor bits
- *   - there is no buffer that rows are packed into: the window holds what experts read and write, and small tables; with
- *     MXFP8 on the wire rows are quantised into one
+ *   - there is no buffer that rows are packed into: the window holds what experts read and write, and small tables;
+ *     with MXFP8 on the wire rows are quantised into one
  * Prints what it found; a failure prints what, index, expected, got. */
 #include <math.h>
 #include <stdio.h>

@@ -37,7 +37,7 @@ static void compare_sums(result *r, const char *row, const outcome *got, const o
   for (int i = 0; i < MK_SUM_COUNT; i++) {
     double error = fabs(got->sums[i] - one->sums[i]) / (fabs(one->sums[i]) + 1e-12);
     r->loss_error = fmax(r->loss_error, error);
-    if (r->first_flips == 0 && !(error <= r->tolerance))
+    if (r->first_flips == 0 && !(error <= r->sum_tolerance))
       result_fail(r, row, got->plan.rank, names[i], i, one->sums[i], got->sums[i]);
   }
 }
@@ -45,8 +45,7 @@ static void compare_sums(result *r, const char *row, const outcome *got, const o
 /* Of the whole step: every rank has the same. Counts are integers, so exact. */
 static void compare_step(result *r, const char *row, const outcome *got, const outcome *one) {
   double error = fabs(got->grad_norm - one->grad_norm) / one->grad_norm;
-  if (!(error <= 10 * r->tolerance))
-    result_fail(r, row, got->plan.rank, "gradient norm", 0, one->grad_norm, got->grad_norm);
+  if (!(error <= r->tolerance)) result_fail(r, row, got->plan.rank, "gradient norm", 0, one->grad_norm, got->grad_norm);
   for (int64_t i = 0; i < got->moe_layers * got->cfg.experts; i++) {
     if (got->counts[i] == one->counts[i]) continue;
     result_fail(r, row, got->plan.rank, "routes to an expert", i, one->counts[i], got->counts[i]);
@@ -71,6 +70,23 @@ static void judge(result *r, const char *row, const outcome *got, const char *wh
   if (!(error <= tolerance)) result_fail(r, row, got->plan.rank, label, p->first, 0, error);
 }
 
+/* Words that no token has and experts without tokens: their gradients are exactly zero in every layout. */
+static int64_t zeros(const double *values, int64_t count) {
+  int64_t n = 0;
+  for (int64_t i = 0; i < count; i++)
+    n += values[i] == 0;
+  return n;
+}
+
+static void compare_zeros(result *r, const char *row, const outcome *got, const outcome_param *p,
+                          const outcome_param *q) {
+  int64_t own = p->own_first, n = zeros(p->gradient + own, p->own_count);
+  int64_t expected = zeros(q->gradient + p->first + own, p->own_count);
+  char label[128];
+  snprintf(label, sizeof label, "zero gradients of %s", p->name);
+  if (n != expected) result_fail(r, row, got->plan.rank, label, p->first, (double)expected, (double)n);
+}
+
 static void compare_param(result *r, const char *row, const outcome *got, const outcome_param *p,
                           const outcome_param *q) {
   int64_t own = p->own_first, shard = p->shard_first;
@@ -82,6 +98,7 @@ static void compare_param(result *r, const char *row, const outcome *got, const 
     memcpy(r->gradient_name, p->name, sizeof r->gradient_name);
   }
   if (r->first_flips == 0) judge(r, row, got, "gradient", p, gradient, r->tolerance);
+  if (r->first_flips == 0 && got->cfg.precision == MT_FP32) compare_zeros(r, row, got, p, q);
   double way = way_error(p->main, q->main + p->first + shard, q->initial + p->first + shard, p->shard_count);
   double copy = tiny_norm_error(p->weight, q->weight + p->first, p->count);
   r->parameter_error = fmax(r->parameter_error, way);

@@ -6,7 +6,7 @@
 
 /* Of one row on one rank, or the worst over ranks; plain bytes, so that it travels as they are. */
 typedef struct result {
-  double tolerance;
+  double tolerance, sum_tolerance;
   double loss_error;     /* worst of the step's sums, relative */
   double gradient_error; /* worst tensor, norm-relative; its name */
   char gradient_name[MT_PARAM_NAME_BYTES];

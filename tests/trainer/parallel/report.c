@@ -78,9 +78,9 @@ void report_row(mk_context *ctx, report *rep, const row *r, const result *own) {
   if (rep->csv == NULL) return;
   fprintf(rep->csv, "%d,%s,%.3g,%.3g,%s,%.3g,%.3g,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%lld,\"%s%s\"\n", rep->world->size,
           r->text, w.loss_error, w.gradient_error, w.gradient_name, w.parameter_error, w.tolerance, (long long)w.flips,
-          (long long)c->wire_predicted, (long long)c->wire_traced, (long long)c->window_counted, (long long)c->memory_predicted,
-          (long long)c->memory_counted, (long long)c->waits_predicted, (long long)c->waits_counted,
-          w.failures == 0 ? "pass" : "fail: ", w.first_failure);
+          (long long)c->wire_predicted, (long long)c->wire_traced, (long long)c->window_counted,
+          (long long)c->memory_predicted, (long long)c->memory_counted, (long long)c->waits_predicted,
+          (long long)c->waits_counted, w.failures == 0 ? "pass" : "fail: ", w.first_failure);
 }
 
 void report_refusals(report *rep, const table *t) {

@@ -1,8 +1,8 @@
-/* SkipStep under every layout: each argument is a row "key=value ..." over the tiny model, run beside one rank that sees
- * the same tokens. The histories of losses and norms are set before each of four steps, so that in turn nothing, the rule
- * of the loss, the rule of the norm, and nothing fires, each bound a thousandth beside the value of one rank. Then every
- * rank must decide as the one does, a skipped step change no bit, and the parameters after all four be those of one
- * rank. Loss and norm of a rank alone are per cents away from those of all. A failure prints row, what, step. */
+/* SkipStep under every layout: each argument is a row "key=value ..." over the tiny model, run beside one rank that
+ * sees the same tokens. The histories of losses and norms are set before each of four steps, so that in turn nothing,
+ * the rule of the loss, the rule of the norm, and nothing fires, each bound a thousandth beside the value of one rank.
+ * Then every rank must decide as the one does, a skipped step change no bit, and the parameters after all four be
+ * those of one rank. A failure prints row, what, step. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
