@@ -3,6 +3,7 @@
 
 #include "kernels/base/heap.h"
 #include "trainer/checkpoint/weights.h"
+#include "trainer/step/agree.h"
 
 /* The parameters of all stages: a file holds the whole model, a pipeline rank its own part. */
 static mk_status whole_model(const mt_trainer *t, mt_params *out) {
@@ -110,5 +111,8 @@ mk_status mt_weights_save(mt_trainer *t, const char *folder) {
   mk_status st = mt_weights_export(t->ctx, &args);
   mt_params_fini(&whole);
   if (st != MK_OK) mk_error_prefix(t->ctx, "weights_out");
-  return st;
+  MK_TRY(t->ctx, st);
+  /* together, for copies of the model write apart: a rank that went on would end MPI while another may still meet a
+   * fault, and mpirun crashes or hangs when it has to abort a job of which a part has ended (Open MPI 4.1.4) */
+  return mt_agree(t, MK_OK);
 }
