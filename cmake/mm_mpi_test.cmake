@@ -1,6 +1,7 @@
 # mm_add_mpi_test(<name> <ranks> <target> [arguments...]): a ctest entry that runs a test program on that many ranks of
 # this machine. mm_add_mpi_fail_test(<name> <ranks> <status> <target> [arguments...]): mpirun must end with that status
-# ("nonzero" = any but 0).
+# ("nonzero" = any but 0). mm_add_mpi_fail_says_test(<name> <ranks> <status> <regex> <target> [arguments...]): and must
+# have printed a line that the (grep -E) expression matches.
 set(MM_MPIRUN ${MPIEXEC_EXECUTABLE} --allow-run-as-root --oversubscribe --bind-to none ${MPIEXEC_NUMPROC_FLAG})
 
 # Leak detection is off because Open MPI leaks by itself; the tests count the blocks of our own heap.
@@ -22,5 +23,12 @@ function(mm_add_mpi_fail_test name ranks status target)
   endif()
   string(JOIN " " run ${MM_MPIRUN} ${ranks} $<TARGET_FILE:${target}> ${ARGN})
   add_test(NAME ${name} COMMAND sh -c "${run}; ${check}")
+  mm_mpi_test_properties(${name} ${ranks})
+endfunction()
+
+function(mm_add_mpi_fail_says_test name ranks status regex target)
+  string(JOIN " " run ${MM_MPIRUN} ${ranks} $<TARGET_FILE:${target}> ${ARGN})
+  add_test(NAME ${name} COMMAND sh -c
+    "out=$(${run} 2>&1); status=$?; echo \"$out\"; test $status -eq ${status} && echo \"$out\" | grep -Eq '${regex}'")
   mm_mpi_test_properties(${name} ${ranks})
 endfunction()
