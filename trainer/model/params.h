@@ -161,9 +161,8 @@ static inline bool mt_store_fresh(const mt_store *store, bool first) { return fi
  * the workspace arena. With FP32 (or FP64) compute, main is a view of w. */
 void mt_params_place(mt_params *params, mk_device *dev, const mt_config *cfg, mk_arena *arenas);
 
-/* Whether parameters of a role are multiplied in MXFP8; bytes of both quantised copies of one, 0 without. */
+/* Whether parameters of a role are multiplied in MXFP8. */
 bool mt_role_mxfp8(const mt_config *cfg, mt_param_role role);
-int64_t mt_param_mxfp8_bytes(const mt_param *p, const mt_config *cfg);
 
 /* Elements and scales in one arena; shapes set (mk_mxfp8_shape). */
 static inline void mt_mxfp8_place(mk_arena *arena, mk_mxfp8 *m) {

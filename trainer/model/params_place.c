@@ -57,15 +57,6 @@ static void shape_mxfp8(const mt_param *p, mk_mxfp8 *w_q, mk_mxfp8 *w_t_q) {
   *w_t_q = mk_mxfp8_shape(groups, k, n);
 }
 
-static int64_t bytes_of(const mk_mxfp8 *m) { return mk_tensor_count(&m->q) + mk_tensor_count(&m->scale); }
-
-int64_t mt_param_mxfp8_bytes(const mt_param *p, const mt_config *cfg) {
-  if (!mt_role_mxfp8(cfg, p->role)) return 0;
-  mk_mxfp8 w_q, w_t_q;
-  shape_mxfp8(p, &w_q, &w_t_q);
-  return bytes_of(&w_q) + bytes_of(&w_t_q);
-}
-
 static void place_mxfp8(mt_param *p, const mt_config *cfg, mk_arena *arena) {
   if (!mt_role_mxfp8(cfg, p->role)) return;
   shape_mxfp8(p, &p->w_q, &p->w_t_q);

@@ -1,8 +1,9 @@
 /* Plain data parallelism: every rank holds everything and applies the same update.
  *
  * sharded     nothing (experts over EP where EP > 1)
- * memory      18 bytes a parameter in bf16: 2 compute copy, 4 gradient, 12 main and moments
- * wire        one all-reduce of the FP32 gradients a step: 4 bytes a parameter handed over; dense over the
+ * memory      P parameters of this rank: compute copy, gradient, optimizer state as in none.c: 18 P bytes in bf16, 16 P
+ *             in fp32, 32 P in fp64, 18 P and the quantised copies in mxfp8; buckets are slices of the gradients
+ * wire        one all-reduce of the gradients a step: 4 bytes a parameter handed over (fp64: 8); dense over the
  *             data-parallel group, experts over the ranks that hold the same experts
  * collectives all_reduce at after_backward of the last microbatch, a bucket as soon as its lowest unit is done
  * timeline    compute  F B | F B2 B1 B0 | step
@@ -18,7 +19,7 @@ static int64_t wire_bytes(const mt_params *params, const mt_config *cfg, const m
 
 static int64_t mem_bytes(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan) {
   (void)plan;
-  return mt_state_bytes(params, cfg);
+  return mt_whole_bytes(params, cfg, 0) + mt_whole_bytes(params, cfg, 1) + mt_quantised_bytes(params, cfg);
 }
 
 const mt_sharding_ops mt_ddp_ops = {

@@ -1,17 +1,29 @@
 /* Distributed optimizer (ZeRO-1): gradients and compute copies are whole on every rank, optimizer state is sharded.
  *
- * sharded     main, m, v of each tensor over its group of G ranks: contiguous slice of own rank where the tensor has at
- *             least 4096 elements and G divides them, else replicated
- * memory      bf16: 6 + 12/G bytes a parameter
- * wire        gradients as in ddp (all_reduce), or reduce-scatter of the sharded tensors and all-reduce of the others;
- *             then an all-gather of the compute copies: 2/G bytes a sharded parameter handed over
- * collectives all_reduce of buckets at after_backward (grad_reduce: all_reduce), or reduce_scatter a tensor at
- *             before_step (grad_reduce: reduce_scatter); all_gather a tensor at after_step
- * timeline    compute  F B | F B2 B1 B0 | Adam(own slice) |
- *             comm     . . | .  R2 R1 R0|                 | G0 G1 G2
- * invariants  after after_step the compute copies are bitwise equal on all ranks of a group
+ * sharded     main, m, v of each tensor over its group of G ranks (dense: data-parallel ranks; experts: those that hold
+ *             the same experts): contiguous slice of own rank where the tensor has at least 4096 elements and G divides
+ *             them, else replicated
+ * memory      P parameters of this rank, of which Q are replicated; compute copies and gradients, and state:
+ *             bf16 6 P + 12 ((P-Q)/G + Q), fp32 8 P + 8 ((P-Q)/G + Q), fp64 16 P + 16 ((P-Q)/G + Q); mxfp8 as bf16, and
+ *             the quantised copies (none.c)
+ * wire        bytes handed over a step; f of a gradient (4; fp64 8), c of a compute copy (2, 4, 8)
+ *               all_reduce      f P, padding between tensors included, then c (P - Q)/G in the all-gathers
+ *               reduce_scatter  f P without it: f (P - Q) scattered, f Q reduced everywhere, then c (P - Q)/G
+ * collectives last microbatch, after_backward, a bucket as soon as its lowest unit is done: all_reduce of the bucket
+ *             (grad_reduce: all_reduce), or of each of its tensors reduce_scatter, where replicated all_reduce
+ *             (grad_reduce: reduce_scatter); before_step waits; all_gather a sharded tensor at after_step
+ * timeline    all_reduce      compute  F B | F B2 B1 B0    | Adam(own slice) |
+ *                             comm     . . | .  R2 R1 R0   |                 | G0 G1 G2
+ *             reduce_scatter  compute  F B | F B2 B1  B0   | Adam(own slice) |
+ *                             comm     . . | .  ss ssr ssr |                 | G0 G1 G2
+ *             (R a bucket; s reduce_scatter and r all_reduce of a tensor; G all_gathers of a unit)
+ * invariants  buckets, and tensors in them from the last down, come in the same order on all ranks of a group; on CPU
+ *             a rank's slice of a gradient has the same bits either way (comm.h); after after_step the compute copies
+ *             are bitwise equal on all ranks of a group
  * paper       Rajbhandari et al. 2020, ZeRO, arXiv 1910.02054; Olmo-core 3.0.0 olmo_core/optim/moe_optimizer.py */
 #include "trainer/parallel/parallel.h"
+
+enum { SMALLEST_SHARDED = 4096 }; /* elements */
 
 static void layout(mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan) {
   (void)cfg;
@@ -20,28 +32,26 @@ static void layout(mt_params *params, const mt_config *cfg, const mt_mesh_plan *
 
 static bool scatters(const mt_config *cfg) { return cfg->grad_reduce == MT_GRAD_REDUCE_SCATTER; }
 
-static mk_status after_backward(mt_sharding *sh, int unit, bool last) {
-  return scatters(sh->cfg) ? MK_OK : mt_buckets_reduce(sh, unit, last);
-}
-
 /* Reduces one tensor: only the own slice becomes the full sum where the tensor is sharded. */
-static mk_status reduce_tensor(mt_sharding *sh, const mt_param *p) {
-  mt_comm *group = mt_sharding_group(sh->mesh, p->expert);
+static mk_status reduce_tensor(mt_sharding *sh, const mt_param *p, mt_comm *group) {
   mk_tensor whole = mk_tensor_slice(&p->grad, 0, p->count);
-  if (group->size == 1) return MK_OK;
   if (p->replicated) return mt_comm_all_reduce(group, &whole, &whole, MT_SUM, sh->comm);
   mk_tensor own = mk_tensor_slice(&p->grad, p->shard_first, p->shard_count);
   return mt_comm_reduce_scatter(group, &whole, &own, MT_SUM, sh->comm);
 }
 
-static mk_status before_step(mt_sharding *sh) {
-  mk_context *ctx = sh->ctx;
-  if (scatters(sh->cfg)) {
-    MK_TRY(ctx, mt_stream_join(ctx, sh->ready, sh->compute, sh->comm));
-    for (int i = sh->params->count - 1; i >= 0; i--)
-      MK_TRY(ctx, reduce_tensor(sh, &sh->params->item[i]));
+/* The slices of a rank lie apart, one in each tensor, so that a bucket takes a call a tensor, from the last down. */
+static mk_status scatter_bucket(mt_sharding *sh, const mt_bucket *b, mt_comm *group) {
+  for (int i = sh->params->count - 1; i >= 0; i--) {
+    const mt_param *p = &sh->params->item[i];
+    if (p->expert != (b->kind == 1) || p->unit < b->first_unit || p->unit > b->last_unit) continue;
+    MK_TRY(sh->ctx, reduce_tensor(sh, p, group));
   }
-  return mt_buckets_wait(sh);
+  return MK_OK;
+}
+
+static mk_status after_backward(mt_sharding *sh, int unit, bool last) {
+  return scatters(sh->cfg) ? mt_buckets_start(sh, unit, last, scatter_bucket) : mt_buckets_reduce(sh, unit, last);
 }
 
 static mk_status after_step(mt_sharding *sh) {
@@ -71,9 +81,20 @@ static int64_t wire_bytes(const mt_params *params, const mt_config *cfg, const m
   return bytes;
 }
 
+/* Elements of a parameter's optimizer state on a rank of `group`. */
+static int64_t shard(int64_t count, int group) {
+  return count >= SMALLEST_SHARDED && count % group == 0 ? count / group : count;
+}
+
 static int64_t mem_bytes(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan) {
-  (void)plan;
-  return mt_state_bytes(params, cfg);
+  mt_widths w = mt_widths_of(cfg);
+  int64_t elements = mt_elements(params, 0, 1) + mt_elements(params, 1, 1);
+  int64_t bytes = elements * (w.compute + w.master) + mt_quantised_bytes(params, cfg);
+  for (int i = 0; i < params->count; i++) {
+    const mt_param *p = &params->item[i];
+    bytes += w.states * mt_tensor_bytes(shard(p->count, p->expert ? plan->ep_dp : plan->dp), w.master);
+  }
+  return bytes;
 }
 
 const mt_sharding_ops mt_dist_opt_ops = {
@@ -81,7 +102,7 @@ const mt_sharding_ops mt_dist_opt_ops = {
     .layout = layout,
     .init = mt_buckets_create,
     .after_backward = after_backward,
-    .before_step = before_step,
+    .before_step = mt_buckets_wait,
     .after_step = after_step,
     .wire_bytes = wire_bytes,
     .mem_bytes = mem_bytes,

@@ -4,10 +4,15 @@
  *             that share a copy (dense: fsdp_shard_ranks, expert: that / ep): the unit's parameters as one flat piece,
  *             padded to 32 S elements, cut into S equal slices. (FSDP2 cuts each tensor by rows and gathers the unit
  *             through a buffer that is copied out; the bytes are the same up to the padding.) S = 1: whole, as in ddp
- * memory      bf16, P parameters of the rank's stages, U of their largest unit, R = larger prefetch depth + 1:
- *               after_forward  18 P/S + 2 min(U R, P) + 4 U 2    fsdp_reduce last: 4 P in place of 4 P/S + 4 U 2
- *               kept           18 P/S + 2 P           + 4 U 2
- * wire        a step of M microbatches, handed over per parameter of a layer: gathers G x 2/S, with G = 2M
+ * memory      dense and expert parameters apart: P of the rank's stages, U of their largest unit, R = larger prefetch
+ *             depth + 1; c bytes of a compute copy, f of a gradient or state, k states (bf16 c 2, f 4, k 3; fp32 4, 4,
+ *             2; fp64 8, 8, 2):
+ *               after_forward  (c + f + k f) P/S + c min(U R, P) + 2 f U      bf16 18 P/S + 2 min(U R, P) + 8 U
+ *               kept           (c + f + k f) P/S + c P           + 2 f U      bf16 18 P/S + 2 P           + 8 U
+ *               fsdp_reduce last: f P in place of f P/S + 2 f U;  S = 1: (c + f + k f) P
+ *             and a copy of the gain of the embedding's norm
+ * wire        a step of M microbatches, handed over per parameter of a layer: gathers G x 2/S (c in place of 2 and f
+ *             in place of 4 elsewhere than in bf16), with G = 2M
  *             (after_forward), M+1 (keep_to_forward), or as often as a forward pass of its chunk begins while no other
  *             waits for its backward pass (keep_to_backward): M where F and B take turns, 1 in gpipe and in all but the
  *             last stage of 1f1b. The embedding is gathered M times, the head M times (keep_to_forward: once).
@@ -20,6 +25,9 @@
  *             a stage of a and b, gpipe, two microbatches; kept to the backward pass all but the first Ga and Gb go
  *             compute   Fa    Fb    Fa    Fb    Bb    Ba       Bb       Ba    | Adam
  *             comm   Ga Gb    Ga    Gb       Gb Ga    Rb Gb    Ra Ga    Rb Ra |
+ *             hybrid, the backward passes of a, b and head d, two microbatches: copies are summed (C) in the last only
+ *             compute   Hd    Bb       Ba    |   Hd       Bb          Ba       | Adam
+ *             comm   Gd    Gb Rd    Ga Rb Ra |Gd    Gb Rd Cd    Ga Rb Cb Ra Ca |
  * invariants  the order of uses in a step, and what each gathers and releases, is a function of the pipeline list
  *             (fsdp_uses.c), the same on all ranks of a group; so all issue the calls of a group in one order, and a
  *             group's calls stand at one place of the list, which keeps the schedule free of deadlock; gathers are
@@ -105,11 +113,6 @@ static mk_status hide(mt_sharding *sh, int unit, bool gradient) {
   return gradient ? mt_fsdp_grad_hide(sh, unit) : mt_fsdp_release(sh, unit);
 }
 
-static int64_t mem_bytes(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan) {
-  (void)plan;
-  return mt_state_bytes(params, cfg);
-}
-
 const mt_sharding_ops mt_fsdp_ops = {
     .name = "fsdp",
     .layout = mt_fsdp_layout,
@@ -123,5 +126,5 @@ const mt_sharding_ops mt_fsdp_ops = {
     .show = show,
     .hide = hide,
     .wire_bytes = mt_fsdp_wire_bytes,
-    .mem_bytes = mem_bytes,
+    .mem_bytes = mt_fsdp_mem_bytes,
 };

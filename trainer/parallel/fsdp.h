@@ -104,9 +104,10 @@ mk_status mt_fsdp_grad_reduce(mt_sharding *sh, int unit);
 mk_status mt_fsdp_grad_show(mt_sharding *sh, int unit);
 mk_status mt_fsdp_grad_hide(mt_sharding *sh, int unit);
 
-/* Hooks layout and wire_bytes of the strategy (parallel.h); formulas in fsdp.c. */
+/* Hooks layout, wire_bytes and mem_bytes of the strategy (parallel.h); formulas in fsdp.c. */
 void mt_fsdp_layout(mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan);
 int64_t mt_fsdp_wire_bytes(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan, const mt_pp *pp);
+int64_t mt_fsdp_mem_bytes(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan);
 
 #ifdef __cplusplus
 }

@@ -57,3 +57,27 @@ int64_t mt_fsdp_wire_bytes(const mt_params *params, const mt_config *cfg, const 
   }
   return bytes;
 }
+
+/* Of one kind of parameters, cut over `ranks` ranks. */
+static int64_t cut_bytes(const mt_params *params, const mt_config *cfg, int kind, int ranks) {
+  mt_widths w = mt_widths_of(cfg);
+  int64_t align = (int64_t)ranks * MT_PARAM_ALIGN, all = mt_elements(params, kind, align), largest = 0;
+  for (int unit = 0; unit < params->units; unit++)
+    largest = mk_max(largest, mt_unit_elements(params, kind, unit, align));
+  bool each = cfg->fsdp_reduce == MT_FSDP_REDUCE_EACH, gives_up = cfg->fsdp_reshard == MT_RESHARD_AFTER_FORWARD;
+  int64_t places = mk_max(cfg->fsdp_prefetch, mt_config_prefetch_backward(cfg)) + 1;
+  int64_t weights = gives_up ? mk_min(places * largest, all) : all;
+  int64_t shards = all / ranks * (w.compute + w.states * w.master);
+  int64_t gradients = each ? MT_FSDP_GRAD_RING * largest + all / ranks : all;
+  return shards + weights * w.compute + gradients * w.master;
+}
+
+int64_t mt_fsdp_mem_bytes(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan) {
+  int64_t bytes = mt_quantised_bytes(params, cfg);
+  for (int kind = 0; kind < 2; kind++) {
+    int ranks = plan->shard[kind];
+    bytes += ranks > 1 ? cut_bytes(params, cfg, kind, ranks) : mt_whole_bytes(params, cfg, kind);
+  }
+  bool keeps_gain = cfg->embed_norm && plan->shard[0] > 1 && mt_params_find(params, 0, MT_PARAM_EMBED) != NULL;
+  return bytes + (keeps_gain ? mt_tensor_bytes(cfg->d_model, mt_widths_of(cfg).compute) : 0);
+}

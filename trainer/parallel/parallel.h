@@ -42,7 +42,7 @@ typedef struct mt_sharding_ops {
   int64_t (*mem_bytes)(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan);
 } mt_sharding_ops;
 
-/* Units [first_unit, last_unit] of one flat buffer, reduced by one call when first_unit is done (units finish from the
+/* Units [first_unit, last_unit] of one flat buffer, reduced together when first_unit is done (units finish from the
  * last to the first). */
 typedef struct mt_bucket {
   int kind; /* 0 dense, 1 expert */
@@ -85,7 +85,14 @@ void mt_sharding_destroy(mt_sharding *sh);
 /* Cuts both flat gradient buffers into buckets of neighbouring units up to cfg->bucket_mib, from the last unit down. */
 mk_status mt_buckets_create(mt_sharding *sh);
 
-/* Shared by strategies that sum whole gradients: starts the all-reduce of every bucket that `unit` completes. */
+/* Puts the collectives of one bucket on sh->comm; `group`: the ranks that share its gradients, more than one. */
+typedef mk_status (*mt_bucket_fn)(mt_sharding *sh, const mt_bucket *bucket, mt_comm *group);
+
+/* In the last microbatch: `reduce` on every bucket that `unit` completes, behind what compute has been given so far. */
+mk_status mt_buckets_start(mt_sharding *sh, int unit, bool last, mt_bucket_fn reduce);
+
+/* Shared by strategies that sum whole gradients: mt_buckets_start with one all-reduce a bucket; and the wait of compute
+ * for all that was started. */
 mk_status mt_buckets_reduce(mt_sharding *sh, int unit, bool last);
 mk_status mt_buckets_wait(mt_sharding *sh);
 
@@ -95,9 +102,25 @@ mt_comm *mt_sharding_group(const mt_mesh *mesh, bool expert);
 /* Lets the stream `to` wait for all that `from` has been given so far. */
 mk_status mt_stream_join(mk_context *ctx, mk_event *event, mk_stream *from, mk_stream *to);
 
-/* Pure: bytes of all gradients, and of parameters + gradients + optimizer state with the shards of `params`. */
+/* Pure, for the formulas of the strategies: made of the list of parameters and the configuration, not of what a layout
+ * did with them. Bytes of a compute copy and of a gradient or state; states of an element: m, v, and main where it is
+ * not the compute copy. */
+typedef struct mt_widths {
+  int64_t compute, master, states;
+} mt_widths;
+mt_widths mt_widths_of(const mt_config *cfg);
+
+/* Elements of a unit, or of all units, of this rank (kind 0 dense, 1 expert): each parameter rounded up to
+ * MT_PARAM_ALIGN, each unit to `align`. */
+int64_t mt_unit_elements(const mt_params *params, int kind, int unit, int64_t align);
+int64_t mt_elements(const mt_params *params, int kind, int64_t align);
+
+/* Bytes: a tensor in an arena; parameters, gradients and optimizer state of a kind kept whole; both quantised copies of
+ * all parameters multiplied in MXFP8; gradients that a step reduces, handed over once. */
+int64_t mt_tensor_bytes(int64_t elements, int64_t width);
+int64_t mt_whole_bytes(const mt_params *params, const mt_config *cfg, int kind);
+int64_t mt_quantised_bytes(const mt_params *params, const mt_config *cfg);
 int64_t mt_gradient_bytes(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan);
-int64_t mt_state_bytes(const mt_params *params, const mt_config *cfg);
 
 extern const mt_sharding_ops mt_none_ops, mt_ddp_ops, mt_dist_opt_ops, mt_fsdp_ops;
 

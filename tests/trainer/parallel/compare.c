@@ -131,6 +131,9 @@ void compare_costs(result *r, const char *row, const outcome *got) {
     result_fail(r, row, rank, "bytes on the wire", 0, (double)c->wire_predicted, (double)c->wire_traced);
   if (r->flips == 0 && c->window_counted != c->window_predicted)
     result_fail(r, row, rank, "bytes through windows", 0, (double)c->window_predicted, (double)c->window_counted);
+  if (c->state_counted != c->state_predicted)
+    result_fail(r, row, rank, "parameters, gradients and optimizer state, bytes", 0, (double)c->state_predicted,
+                (double)c->state_counted);
   if (c->memory_counted > c->memory_predicted || (double)c->memory_counted < 0.9 * (double)c->memory_predicted)
     result_fail(r, row, rank, "peak memory, bytes (0.9 to 1 of)", 0, (double)c->memory_predicted,
                 (double)c->memory_counted);

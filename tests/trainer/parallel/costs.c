@@ -48,6 +48,9 @@ void costs_predict(costs *c, mt_trainer *t, const outcome *own, const outcome *o
     c->window_predicted += wire.window;
     free(counts);
   }
+  const size_t *used = t->dev->peak_bytes;
+  c->state_predicted = t->sharding->ops->mem_bytes(params, &t->cfg, &own->plan);
+  c->state_counted = (int64_t)(used[MK_MEM_PARAMS] + used[MK_MEM_GRADS] + used[MK_MEM_OPTIM]);
   mt_memory memory = mt_predict_memory(&t->cfg, &own->plan, params, t->ep, t->pp, t->dev);
   c->window_counted = own->window_bytes;
   c->memory_predicted = mt_memory_total(&memory);

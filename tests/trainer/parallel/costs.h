@@ -11,7 +11,8 @@ typedef struct costs {
   int64_t sharding_predicted, optim_predicted, counts_predicted,
       pp_predicted;                         /* other parts; counts of the token exchange */
   int64_t window_predicted, window_counted; /* bytes through windows, which no communicator sees: window_tally.h */
-  int64_t memory_predicted, memory_counted;
+  int64_t state_predicted, state_counted;   /* parameters, gradients and optimizer state, the strategy's own formula */
+  int64_t memory_predicted, memory_counted; /* all device memory */
   int64_t waits_predicted, waits_counted;
 } costs;
 

@@ -1,0 +1,56 @@
+/* What the strategies' formulas are made of: elements from the list of parameters, bytes of an element from the
+ * configuration. Nothing here looks at what was laid out or placed, so that a prediction is one. */
+#include "trainer/parallel/parallel.h"
+
+static int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
+
+int64_t mt_tensor_bytes(int64_t elements, int64_t width) { return round_up(elements * width, MK_ARENA_ALIGN_BYTES); }
+
+mt_widths mt_widths_of(const mt_config *cfg) {
+  int64_t compute = (int64_t)mk_dtype_bytes(mt_compute_dtype(cfg)),
+          master = (int64_t)mk_dtype_bytes(mt_master_dtype(cfg));
+  return (mt_widths){.compute = compute, .master = master, .states = compute == master ? 2 : 3};
+}
+
+int64_t mt_unit_elements(const mt_params *params, int kind, int unit, int64_t align) {
+  int64_t count = 0;
+  for (int i = 0; i < params->count; i++) {
+    const mt_param *p = &params->item[i];
+    if (p->unit == unit && p->expert == (kind == 1)) count += round_up(p->count, MT_PARAM_ALIGN);
+  }
+  return round_up(count, align);
+}
+
+int64_t mt_elements(const mt_params *params, int kind, int64_t align) {
+  int64_t count = 0;
+  for (int unit = 0; unit < params->units; unit++)
+    count += mt_unit_elements(params, kind, unit, align);
+  return count;
+}
+
+int64_t mt_whole_bytes(const mt_params *params, const mt_config *cfg, int kind) {
+  mt_widths w = mt_widths_of(cfg);
+  int64_t bytes = mt_elements(params, kind, 1) * (w.compute + w.master);
+  for (int i = 0; i < params->count; i++) {
+    const mt_param *p = &params->item[i];
+    if (p->expert == (kind == 1)) bytes += w.states * mt_tensor_bytes(p->count, w.master);
+  }
+  return bytes;
+}
+
+int64_t mt_quantised_bytes(const mt_params *params, const mt_config *cfg) {
+  int64_t bytes = 0;
+  for (int i = 0; i < params->count; i++) {
+    const mt_param *p = &params->item[i];
+    if (!mt_role_mxfp8(cfg, p->role)) continue;
+    bytes += 2 * (mt_tensor_bytes(p->count, 1) + mt_tensor_bytes(p->count / MK_MXFP8_BLOCK, 1));
+  }
+  return bytes;
+}
+
+int64_t mt_gradient_bytes(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan) {
+  int64_t count = 0;
+  if (plan->dp > 1) count += mt_elements(params, 0, 1);
+  if (plan->ep_dp > 1) count += mt_elements(params, 1, 1);
+  return count * mt_widths_of(cfg).master;
+}
