@@ -1,4 +1,25 @@
-/* Stacks by name: one word that sets several keys, so that a study can compare stack against stack. */
+/* Stacks by name: one word that sets several keys, so that a study can compare stack against stack.
+ *
+ * olmo_v1, the FSDP baseline of the Olmo-core 3 report: another block, another router and another strategy than the
+ * stack that the report proposes, so a comparison of stacks, not of sharding alone.
+ *
+ *   x --+-----------------(+)-- x_mid --+---------------(+)-- u --(+)-- x_out      N: RMS norm
+ *       |                  |            |                |          |
+ *       +-> attention -> N-+            +-> shared -> N -+          |              the experts read the block's input x
+ *       |                                                           |
+ *       +-> router -> experts -> N ---------------------------------+
+ *
+ *   block         norm hybrid: x_mid = x + N(attn(x)); u = x_mid + N(shared(x_mid)); x_out = u + N(routed(x)); no
+ *                 norm of the embedding                               trainer/model/model.h, mlp.c (hybrid_forward)
+ *   router        top-k weights divided by their sum, times 1: they sum to 1          trainer/model/router.c
+ *   experts       dropless (no capacity), whole on every rank (ep 1); the host waits for the rows of each expert in
+ *                 every MoE layer                                                     trainer/parallel/ep_local.c
+ *   parameters    fsdp over all ranks, gathered again in the backward pass of each microbatch, gradients scattered in
+ *                 each                                                                trainer/parallel/fsdp.c
+ *   optimizer     skipped steps (SkipStepAdamW)                                       trainer/optim/optim.c
+ *
+ * paper: Ai2 2026, Supercharging Olmo-core for Efficient and Scalable MoE Training, allenai.org/papers/olmocore3; FSDP:
+ * Zhao et al. 2023, arXiv 2304.11277; dropless experts: Gale et al. 2022, MegaBlocks, arXiv 2211.15841. */
 #include <string.h>
 
 #include "trainer/launch/config.h"

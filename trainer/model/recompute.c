@@ -1,4 +1,10 @@
-/* See recompute.h. */
+/* See recompute.h.
+ *
+ * Rule olmo is what Olmo-core 3.0.0's DDP stack, which the other keys describe, always does: it drops the outputs of
+ * the QKV preparation (and of a cast that is none here) and makes them again
+ * (olmo_core/nn/moe/v2/output_discard_checkpoint.py). Olmo-core's list of ops to save (flash attention, reduce-scatter,
+ * abs and max, every second product) belongs to its base transformer, the older FSDP stack, and differs little from
+ * torchtitan's, so that rule torchtitan serves for it. */
 #include "trainer/model/recompute.h"
 
 /* Neither GEMM nor attention nor communication. */

@@ -5,7 +5,7 @@
  * differ. `rows` is expert-major: experts ascending, inside an expert source ranks ascending, inside a source the
  * routes in order t*K + k.
  *   local     permute by the route map; the experts read and write the rows in place
- *   block     permute, all-to-all of counts, all-to-all-v of rows, reorder to expert-major, and the same way back
+ *   block     permute, all-gather of counts, all-to-all-v of rows, reorder to expert-major, and the same way back
  *             (Olmo-core 3.0.0 olmo_core/nn/moe/v2/ep_sync_1d.py); dropless; the host waits for the counts once a layer
  *   rowwise   rows are put straight into the owner's buffer and fetched from it; offsets come from the route map on the
  *             device, so that the host waits for nothing (Olmo-core 3.0.0 ep_no_sync_rowwise.py); capacity and drops

@@ -1,4 +1,4 @@
-/* Block transport: permute, all-to-all of counts, all-to-all-v of rows, and the same way back.
+/* Block transport: permute, all-gather of counts, all-to-all-v of rows, and the same way back.
  *
  * sharded     routed experts over R ranks: L = E/R each
  * memory      per MoE layer rows[R*T*K,D] (dropless: all routes of the group may meet here) and returned[T*K,D];
@@ -6,7 +6,9 @@
  * wire        per layer and microbatch, a rank hands over T*K rows of D elements in dispatch and in the backward of
  *             combine, and the rows that it received in the two others (rows to itself included, as comm.h counts);
  *             plus 4*E bytes of counts. With mxfp8_ep rows are rounded to MXFP8 before, and still travel as BF16
- * collectives all_gather of counts, all_to_all_v of rows
+ * collectives all_gather of counts, all_to_all_v of rows. Olmo-core sends counts by an all-to-all, of which a rank gets
+ *             the columns of its own experts only; gathered they are the whole table [source, expert], and through it
+ *             [destination], on every rank, as in the other transports, for the same 4*E bytes handed over
  * timeline    forward   permute | counts | host wait | rows -> | reorder | experts | reorder | <- rows | combine
  *             backward  combine' | rows -> | reorder | experts' | reorder | <- rows | permute'
  * invariants  dropless; one host wait a layer and forward pass (the counts); the backward reuses the saved counts

@@ -3,7 +3,8 @@
  * sharded     layers over p ranks, v chunks each (pp_layout.h); embedding with the first stage, head with the last
  * memory      parameters, gradients and optimizer state of the own layers; activations of `sets` chunks, where sets is
  *             the most that the schedule has live at once: gpipe m, 1f1b min(m, p-r), interleaved
- *             min(v*m, (v-1)*round + 2(p-1-r) + 1), v about 2p*3/4 on every rank; and [T,D] at the borders
+ *             min(v*m, (v-1)*round + 2(p-1-r) + 1), v at most
+ *             2 ceil((2p+1)/3); and [T,D] at the borders
  * wire        a [T,D] for each microbatch and border of a stage with another rank, once forward, once backward
  * collectives send and recv, streams on `pp`, gradients on `pp_back`; the step's sums go over all ranks
  * timeline    1f1b, p=2 m=4, rank 0 and 1 (B twice as long):
@@ -14,7 +15,10 @@
  * invariants  actions are put on streams in one order that all ranks share, so that no stream waits for one that waits
  *             for it; a set or buffer is written again only after the event of its last reader; backward passes of a
  *             stage run in the order of microbatches, so that sums are those of one rank
- * paper       see pp_schedule.h */
+ * paper       Huang et al. 2019, GPipe, arXiv 1811.06965; Narayanan et al. 2019, PipeDream, SOSP 2019 (1f1b);
+ *             Narayanan et al. 2021, Megatron-LM, arXiv 2104.04473 (interleaved); Qi et al. 2024, Pipeline Parallelism
+ *             with Controllable Memory, arXiv 2405.15362 (v); Olmo-core 3.0.0
+ *             olmo_core/train/train_module/transformer/pipeline */
 #include "trainer/parallel/pp.h"
 
 #include "kernels/base/heap.h"

@@ -1,9 +1,20 @@
 /* Orders of passes: gpipe, 1f1b, interleaved 1f1b. They differ in how many forward passes come first.
  *
- *   p=2 m=4, rank 0   gpipe        F0 F1 F2 F3 .. B0  B1  B2  B3
- *                     1f1b         F0 F1 .. .. B0  F2 B1  F3 B2  .. B3
- *                     interleaved  F0 F1 f0 f1 .. .. F2 b0  F3 b1  f2 B0  f3 B1  .. b2  b3  B2  B3   (f b: chunk 1)
- * A backward takes two slots. */
+ * sharded     stage s = chunk c of rank r: s = c p + r, v chunks a rank (pp_layout.h); gpipe and 1f1b: v = 1
+ * memory      most chunks live at once on rank r, m microbatches, round = m / max(1, m div p): gpipe m; 1f1b
+ *             min(m, p - r); interleaved min(v m, (v - 1) round + 2 (p - 1 - r) + 1)
+ * wire        [T,D] elements over each of the v p - 1 borders, once a microbatch forward and once backward: v times as
+ *             many interleaved as plain (mt_pp_wire_bytes)
+ * collectives none here: sends and receives follow from the order (pp_schedule.c)
+ * timeline    p=2 m=4, rank 0, a backward pass takes two slots
+ *               gpipe        F0 F1 F2 F3 .. B0  B1  B2  B3
+ *               1f1b         F0 F1 .. .. B0  F2 B1  F3 B2  .. B3
+ *               interleaved  F0 F1 f0 f1 .. .. F2 b0  F3 b1  f2 B0  f3 B1  .. b2  b3  B2  B3   (f b: chunk 1)
+ * invariants  every pass stands once in its rank's order; forward and backward passes of a stage each in the order of
+ *             microbatches; the first forward passes apart, one F one B in turn
+ * paper       Huang et al. 2019, GPipe, arXiv 1811.06965; Narayanan et al. 2019, PipeDream, SOSP 2019 (1f1b);
+ *             Narayanan et al. 2021, Megatron-LM, arXiv 2104.04473 (interleaved), as Olmo-core 3.0.0 orders it for v =
+ *             2 (olmo_core/train/train_module/transformer/pipeline) */
 #include "trainer/parallel/pp_schedule.h"
 
 typedef struct walk {

@@ -1,11 +1,20 @@
 /* The V schedule: every rank repeats one block of six slots (a forward of its low and of its high stage, a backward of
  * two slots of each), the first m of each symbol are kept, and a pass over time moves each to the earliest free slot.
  *
- *   p=2, slots mod 6   r0  W F b w f B       F low stage's forward, f high stage's; B W the high stage's backward,
- *                      r1  b w F f B W       b w the low stage's
- * Construction and the order of every step are those of Olmo-core 3.0.0 (custom_1F1B_V in
- * olmo_core/train/train_module/transformer/pipeline), which takes the building block of Qi et al. 2024 (arXiv
- * 2405.15362). Time O(p * m * slots). */
+ * sharded     stages r and 2p-1-r on rank r: rank 0 has the embedding and the head (pp_layout.h)
+ * memory      most chunks live at once: 2 ceil((2p+1)/3) on every rank from m = 2p on, fewer before
+ * wire        [T,D] elements over each of the 2p-2 borders between two ranks, once a microbatch forward and once
+ *             backward; the two stages of the last rank hand over in place
+ * collectives none here: sends and receives follow from the order (pp_schedule.c)
+ * timeline    p=2, slots mod 6   r0  W F b w f B     F low stage's forward, f high stage's; B W the high stage's
+ *                                r1  b w F f B W     backward, b w the low stage's
+ * invariants  a symbol stands after its predecessor of the same kind and after what it depends on; a backward has two
+ *             neighbouring slots; no move takes a rank above the peak that all had before the moves; so backward passes
+ *             of a stage run in the order of microbatches
+ * cost        time O(p * m * slots)
+ * paper       Qi et al. 2024, Pipeline Parallelism with Controllable Memory, arXiv 2405.15362 (building block);
+ *             construction and the order of every step are those of Olmo-core 3.0.0 (custom_1F1B_V in
+ *             olmo_core/train/train_module/transformer/pipeline) */
 #include "kernels/base/heap.h"
 #include "trainer/parallel/pp_schedule.h"
 

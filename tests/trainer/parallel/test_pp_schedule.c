@@ -140,6 +140,25 @@ START_TEST(layers_are_split_once) {
 }
 END_TEST
 
+/* As pp_order_v.c says: on every rank alike from 2p microbatches on, and never more. */
+START_TEST(v_peaks) {
+  for (int p = 2; p <= MOST_RANKS; p++) {
+    int most = 2 * ((2 * p + 1 + 2) / 3);
+    for (int64_t m = 1; m <= 2 * p + 1; m++) {
+      mk_context ctx = {0};
+      mt_pp_plan plan = {0};
+      make(&ctx, MT_PP_V, p, 2, m, &plan);
+      for (int r = 0; r < p; r++) {
+        bool good = m < 2 * p ? plan.rank[r].sets <= most : plan.rank[r].sets == most;
+        ck_assert_msg(good, "p %d m %lld rank %d: live chunks %d, most %d", p, (long long)m, r, plan.rank[r].sets,
+                      most);
+      }
+      mt_pp_plan_fini(&plan);
+    }
+  }
+}
+END_TEST
+
 START_TEST(a_v_meets_on_rank_0) {
   mt_pp_shape v = {MT_PP_V, 4, 2, 8}, loop = {MT_PP_INTERLEAVED, 4, 2, 8};
   static const int v_ranks[] = {0, 1, 2, 3, 3, 2, 1, 0}, loop_ranks[] = {0, 1, 2, 3, 0, 1, 2, 3};
@@ -262,6 +281,7 @@ static Suite *suite(void) {
   tcase_add_loop_test(tc, golden_timelines, 0, 4);
   tcase_add_test(tc, lists_are_printed);
   tcase_add_test(tc, bubbles_and_peaks);
+  tcase_add_test(tc, v_peaks);
   tcase_add_test(tc, layers_are_split_once);
   tcase_add_test(tc, a_v_meets_on_rank_0);
   tcase_add_test(tc, every_shape_runs_or_is_refused);
