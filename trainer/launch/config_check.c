@@ -130,9 +130,6 @@ static mk_status check_mxfp8(mk_context *ctx, const mt_config *c) {
            "precision: mxfp8 without mxfp8_attention and mxfp8_mlp multiplies nothing in MXFP8; use bf16");
   MK_CHECK(ctx, c->mxfp8_mlp || !c->mxfp8_ep, MK_ERR_CONFIG,
            "mxfp8_ep: rows travel as MXFP8 because the experts multiply them so; set mxfp8_mlp, or mxfp8_ep to false");
-  MK_CHECK(
-      ctx, c->shard != MT_SHARD_FSDP, MK_ERR_UNSUPPORTED,
-      "precision: mxfp8 keeps quantised copies of whole weights, which fsdp gives up between layers; use dist_opt");
   if (c->mxfp8_attention) {
     MK_TRY(ctx, check_blocks(ctx, attention, "d_model", c->d_model));
     MK_TRY(ctx, check_blocks(ctx, attention, "heads x head_dim", c->heads * c->head_dim));

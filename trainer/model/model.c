@@ -114,6 +114,11 @@ static mk_status unit_needed(const mt_pass *p, int unit, mt_use use) {
   return p->unit_needed == NULL ? MK_OK : p->unit_needed(p->user, unit, use);
 }
 
+static mk_status layer_needed(mt_model *m, const mt_pass *p, int unit, mt_use use) {
+  MK_TRY(m->ctx, unit_needed(p, unit, use));
+  return mt_mxfp8_needed(m, p->stream, unit, use);
+}
+
 static mk_status unit_released(const mt_pass *p, int unit) {
   return p->unit_released == NULL ? MK_OK : p->unit_released(p->user, unit);
 }
@@ -145,7 +150,7 @@ mk_status mt_model_forward(mt_model *m, const mt_pass *p) {
   mk_tensor stream = layer[0].x;
   if (stage->embeds) MK_TRY(ctx, embed(m, p, &layer[0].x));
   for (int64_t i = 0; i < stage->layers; i++) {
-    MK_TRY(ctx, unit_needed(p, layer[i].unit, MT_USE_FORWARD));
+    MK_TRY(ctx, layer_needed(m, p, layer[i].unit, MT_USE_FORWARD));
     MK_TRY(ctx, mt_attention_forward(m, p, &layer[i], &stream, &pending));
     stream = stream_after(m, p, i);
     MK_TRY(ctx, mt_mlp_forward(m, p, &layer[i], &stream, &pending));
@@ -190,7 +195,7 @@ mk_status mt_model_backward(mt_model *m, const mt_pass *p) {
   mt_layer *layer = layers_of(m, p);
   MK_TRY(ctx, balance_loss(m, p));
   for (int64_t i = stage->layers - 1; i >= 0; i--) {
-    MK_TRY(ctx, unit_needed(p, layer[i].unit, MT_USE_BACKWARD));
+    MK_TRY(ctx, layer_needed(m, p, layer[i].unit, MT_USE_BACKWARD));
     MK_TRY(ctx, replay_layer(m, p, &layer[i]));
     MK_TRY(ctx, mt_mlp_backward(m, p, &layer[i]));
     MK_TRY(ctx, mt_attention_backward(m, p, &layer[i]));

@@ -9,9 +9,20 @@ static mk_status quantise(const mt_model *m, mk_stream *s, const mk_tensor *x, c
 }
 
 mk_status mt_mxfp8_pack(mt_model *m, mk_stream *stream, const mt_param *p) {
-  if (!mk_tensor_present(&p->w_q.q)) return MK_OK;
+  if (!mk_tensor_present(&p->w_q.q) || mt_param_cut(&m->params, p)) return MK_OK;
   MK_TRY(m->ctx, quantise(m, stream, &p->w, &p->w_q, false));
   return quantise(m, stream, &p->w, &p->w_t_q, true);
+}
+
+mk_status mt_mxfp8_needed(mt_model *m, mk_stream *stream, int unit, mt_use use) {
+  bool backward = use == MT_USE_BACKWARD, again = m->cfg->recompute != MT_RECOMPUTE_NONE;
+  for (int role = 0; role < MT_PARAM_ROLE_COUNT; role++) {
+    const mt_param *p = mt_params_find(&m->params, unit, (mt_param_role)role);
+    if (p == NULL || !mk_tensor_present(&p->w_q.q) || !mt_param_cut(&m->params, p)) continue;
+    if (!backward || again) MK_TRY(m->ctx, quantise(m, stream, &p->w, &p->w_q, false));
+    if (backward) MK_TRY(m->ctx, quantise(m, stream, &p->w, &p->w_t_q, true));
+  }
+  return MK_OK;
 }
 
 /* ---- scratch ---- */

@@ -7,7 +7,8 @@
  *   rows on the way (mxfp8_ep) to the experts and back, in both directions; dY of the experts is then read back too
  *
  * Sums are FP32, results BF16; everything else is as in BF16. Weights are quantised in both orientations once a step,
- * from the BF16 copies. Rows are rounded alike in every transport and on one rank, so that no layout changes a loss. */
+ * from the BF16 copies; weights that are cut over ranks (fsdp) travel in BF16, and each use quantises what came. Rows
+ * are rounded alike in every transport and on one rank, so that no layout changes a loss. */
 #ifndef TRAINER_MODEL_MXFP8_H
 #define TRAINER_MODEL_MXFP8_H
 
@@ -17,8 +18,12 @@
 extern "C" {
 #endif
 
-/* Quantised copies of a weight, where it has them. */
+/* Quantised copies of a weight, where it has them and is whole. */
 mk_status mt_mxfp8_pack(mt_model *m, mk_stream *stream, const mt_param *p);
+
+/* A layer that is cut over ranks is whole again: the quantised copies that the use multiplies, both where the backward
+ * pass makes activations again. */
+mk_status mt_mxfp8_needed(mt_model *m, mk_stream *stream, int unit, mt_use use);
 
 /* As mt_linear_forward and _backward; add may be absent. */
 mk_status mt_mxfp8_linear_forward(mt_model *m, const mt_pass *p, const mt_param *w, const mk_tensor *x,

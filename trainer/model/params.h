@@ -65,7 +65,8 @@ typedef struct mt_param {
   mk_tensor w;      /* compute copy [dim]; of a unit that is cut: absent except between gather and release */
   mk_tensor grad;   /* f32 [dim]; of a unit that is cut with a ring: absent except during its backward pass */
   mk_tensor packed; /* GEMM copy of w, absent where the device takes w as it is, and for units that are cut */
-  /* precision mxfp8, else absent: w along K [(E,)N,K] for the forward pass, transposed along N [(E,)K,N] for dgrad */
+  /* precision mxfp8, else absent: w along K [(E,)N,K] for the forward pass, transposed along N [(E,)K,N] for dgrad. Of
+   * a unit that is cut: in memory that the role's parameters share, made again for each use of the unit */
   mk_mxfp8 w_q, w_t_q;
   /* optimizer state of the own shard: elements [shard_first, shard_first + shard_count) of the local parameter */
   int64_t shard_first, shard_count;
@@ -100,6 +101,7 @@ typedef struct mt_params {
   int64_t *unit_first[2]; /* [units + 1]: element range of a unit in each buffer */
   mk_tensor flat_w[2], flat_grad[2];
   mt_store store[2];
+  mk_tensor quantised[MT_PARAM_ROLE_COUNT]; /* u8: both quantised copies of the role's largest cut parameter */
   mk_tensor kept_gain; /* [D] copy of embed.norm, which the backward pass reads when the embedding is no longer there */
   int *index;          /* [units * MT_PARAM_ROLE_COUNT]: place in item, or -1 */
 } mt_params;
@@ -160,6 +162,11 @@ static inline bool mt_store_fresh(const mt_store *store, bool first) { return fi
 /* Places compute copies, gradients and optimizer state in the arenas (two-pass, see arena.h) and the packed copies in
  * the workspace arena. With FP32 (or FP64) compute, main is a view of w. */
 void mt_params_place(mt_params *params, mk_device *dev, const mt_config *cfg, mk_arena *arenas);
+
+/* Whether this rank holds only a shard of the parameter, and the whole one while its unit is in use. */
+static inline bool mt_param_cut(const mt_params *params, const mt_param *p) {
+  return params->store[p->expert].ranks > 1;
+}
 
 /* Whether parameters of a role are multiplied in MXFP8. */
 bool mt_role_mxfp8(const mt_config *cfg, mt_param_role role);

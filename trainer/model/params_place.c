@@ -1,6 +1,10 @@
 /* Where parameters live: flat compute copies and gradients, optimizer state of the own shard, packed GEMM copies. */
 #include "trainer/model/params.h"
 
+#include <string.h>
+
+#include "kernels/base/min_max.h"
+
 mk_dtype mt_compute_dtype(const mt_config *cfg) {
   switch (cfg->precision) {
     case MT_FP32:
@@ -57,9 +61,52 @@ static void shape_mxfp8(const mt_param *p, mk_mxfp8 *w_q, mk_mxfp8 *w_t_q) {
   *w_t_q = mk_mxfp8_shape(groups, k, n);
 }
 
-static void place_mxfp8(mt_param *p, const mt_config *cfg, mk_arena *arena) {
+static void put(mk_arena *arena, mk_tensor *t, mk_dtype dtype, int64_t count) {
+  *t = count > 0 ? mk_tensor_1d(dtype, count) : (mk_tensor){0};
+  mk_arena_place(arena, t);
+}
+
+static int64_t aligned(int64_t bytes) {
+  return (bytes + MK_ARENA_ALIGN_BYTES - 1) / MK_ARENA_ALIGN_BYTES * MK_ARENA_ALIGN_BYTES;
+}
+
+/* Elements and scales from byte `at` of a role's memory on; returns where they end. */
+static int64_t view_mxfp8(const mk_tensor *memory, int64_t at, mk_mxfp8 *m) {
+  mk_tensor *parts[] = {&m->q, &m->scale};
+  for (int i = 0; i < 2; i++) {
+    mk_tensor shape = *parts[i];
+    *parts[i] = mk_tensor_slice(memory, at, mk_tensor_count(&shape));
+    parts[i]->n_dims = shape.n_dims;
+    memcpy(parts[i]->dim, shape.dim, sizeof shape.dim);
+    at += aligned(mk_tensor_count(&shape));
+  }
+  return at;
+}
+
+/* Units that are cut are quantised one after the other, so that one place serves all parameters of a role. */
+static void place_quantised(mt_params *params, const mt_config *cfg, mk_arena *arena) {
+  int64_t bytes[MT_PARAM_ROLE_COUNT] = {0};
+  for (int i = 0; i < params->count; i++) {
+    const mt_param *p = &params->item[i];
+    mk_mxfp8 w_q, w_t_q;
+    if (!mt_param_cut(params, p) || !mt_role_mxfp8(cfg, p->role)) continue;
+    shape_mxfp8(p, &w_q, &w_t_q);
+    int64_t own = aligned(mk_tensor_count(&w_q.q)) + aligned(mk_tensor_count(&w_q.scale)) +
+                  aligned(mk_tensor_count(&w_t_q.q)) + aligned(mk_tensor_count(&w_t_q.scale));
+    bytes[p->role] = mk_max(bytes[p->role], own);
+  }
+  for (int role = 0; role < MT_PARAM_ROLE_COUNT; role++)
+    put(arena, &params->quantised[role], MK_U8, bytes[role]);
+}
+
+static void place_mxfp8(const mt_params *params, mt_param *p, const mt_config *cfg, mk_arena *arena) {
   if (!mt_role_mxfp8(cfg, p->role)) return;
   shape_mxfp8(p, &p->w_q, &p->w_t_q);
+  if (mt_param_cut(params, p)) {
+    const mk_tensor *memory = &params->quantised[p->role];
+    view_mxfp8(memory, view_mxfp8(memory, 0, &p->w_q), &p->w_t_q);
+    return;
+  }
   mt_mxfp8_place(arena, &p->w_q);
   mt_mxfp8_place(arena, &p->w_t_q);
 }
@@ -81,11 +128,6 @@ static void place_cut(mt_params *params, mt_param *p) {
   p->v = mk_tensor_slice(&s->v, at, p->shard_count);
 }
 
-static void put(mk_arena *arena, mk_tensor *t, mk_dtype dtype, int64_t count) {
-  *t = count > 0 ? mk_tensor_1d(dtype, count) : (mk_tensor){0};
-  mk_arena_place(arena, t);
-}
-
 static void place_store(mt_params *params, int kind, mk_dtype compute, mk_dtype master, mk_arena *arenas) {
   mt_store *s = &params->store[kind];
   mt_store_counts n = mt_params_counts(params, kind);
@@ -105,7 +147,7 @@ static void place_store(mt_params *params, int kind, mk_dtype compute, mk_dtype 
 }
 
 static void place_packed(mt_params *params, mt_param *p, mk_device *dev, mk_arena *workspace) {
-  if (!p->overwritten || params->store[p->expert].ranks > 1 || mk_tensor_present(&p->w_q.q)) return;
+  if (!p->overwritten || mt_param_cut(params, p) || mk_tensor_present(&p->w_q.q)) return;
   bool grouped = p->n_dims == 3;
   int64_t groups = grouped ? p->dim[0] : 1;
   int64_t n = p->dim[grouped ? 1 : 0], k = p->dim[grouped ? 2 : 1];
@@ -120,14 +162,15 @@ void mt_params_place(mt_params *params, mk_device *dev, const mt_config *cfg, mk
     place_store(params, kind, compute, master, arenas);
   const mt_param *gain = mt_params_find(params, 0, MT_PARAM_EMBED_NORM);
   if (gain != NULL && params->store[0].ranks > 1) put(&arenas[MK_MEM_PARAMS], &params->kept_gain, compute, gain->count);
+  place_quantised(params, cfg, &arenas[MK_MEM_PARAMS]);
   for (int i = 0; i < params->count; i++) {
     mt_param *p = &params->item[i];
-    if (params->store[p->expert].ranks > 1) {
+    if (mt_param_cut(params, p)) {
       place_cut(params, p);
     } else {
       place_whole(params, p, master, compute == master, &arenas[MK_MEM_OPTIM]);
     }
-    place_mxfp8(p, cfg, &arenas[MK_MEM_PARAMS]);
+    place_mxfp8(params, p, cfg, &arenas[MK_MEM_PARAMS]);
     place_packed(params, p, dev, &arenas[MK_MEM_WORKSPACE]);
   }
 }

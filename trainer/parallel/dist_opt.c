@@ -88,8 +88,9 @@ static int64_t shard(int64_t count, int group) {
 
 static int64_t mem_bytes(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan) {
   mt_widths w = mt_widths_of(cfg);
-  int64_t elements = mt_elements(params, 0, 1) + mt_elements(params, 1, 1);
-  int64_t bytes = elements * (w.compute + w.master) + mt_quantised_bytes(params, cfg);
+  int64_t bytes = 0;
+  for (int kind = 0; kind < 2; kind++)
+    bytes += mt_elements(params, kind, 1) * (w.compute + w.master) + mt_quantised_bytes(params, cfg, kind, false);
   for (int i = 0; i < params->count; i++) {
     const mt_param *p = &params->item[i];
     bytes += w.states * mt_tensor_bytes(shard(p->count, p->expert ? plan->ep_dp : plan->dp), w.master);

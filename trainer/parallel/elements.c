@@ -1,5 +1,6 @@
 /* What the strategies' formulas are made of: elements from the list of parameters, bytes of an element from the
  * configuration. Nothing here looks at what was laid out or placed, so that a prediction is one. */
+#include "kernels/base/min_max.h"
 #include "trainer/parallel/parallel.h"
 
 static int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
@@ -28,22 +29,24 @@ int64_t mt_elements(const mt_params *params, int kind, int64_t align) {
   return count;
 }
 
+int64_t mt_quantised_bytes(const mt_params *params, const mt_config *cfg, int kind, bool in_turn) {
+  int64_t all = 0, largest[MT_PARAM_ROLE_COUNT] = {0};
+  for (int i = 0; i < params->count; i++) {
+    const mt_param *p = &params->item[i];
+    if (!mt_role_mxfp8(cfg, p->role) || p->expert != (kind == 1)) continue;
+    int64_t bytes = 2 * (mt_tensor_bytes(p->count, 1) + mt_tensor_bytes(p->count / MK_MXFP8_BLOCK, 1));
+    all += in_turn ? mk_max(0, bytes - largest[p->role]) : bytes;
+    largest[p->role] = mk_max(largest[p->role], bytes);
+  }
+  return all;
+}
+
 int64_t mt_whole_bytes(const mt_params *params, const mt_config *cfg, int kind) {
   mt_widths w = mt_widths_of(cfg);
-  int64_t bytes = mt_elements(params, kind, 1) * (w.compute + w.master);
+  int64_t bytes = mt_elements(params, kind, 1) * (w.compute + w.master) + mt_quantised_bytes(params, cfg, kind, false);
   for (int i = 0; i < params->count; i++) {
     const mt_param *p = &params->item[i];
     if (p->expert == (kind == 1)) bytes += w.states * mt_tensor_bytes(p->count, w.master);
-  }
-  return bytes;
-}
-
-int64_t mt_quantised_bytes(const mt_params *params, const mt_config *cfg) {
-  int64_t bytes = 0;
-  for (int i = 0; i < params->count; i++) {
-    const mt_param *p = &params->item[i];
-    if (!mt_role_mxfp8(cfg, p->role)) continue;
-    bytes += 2 * (mt_tensor_bytes(p->count, 1) + mt_tensor_bytes(p->count / MK_MXFP8_BLOCK, 1));
   }
   return bytes;
 }

@@ -10,7 +10,8 @@
  *               after_forward  (c + f + k f) P/S + c min(U R, P) + 2 f U      bf16 18 P/S + 2 min(U R, P) + 8 U
  *               kept           (c + f + k f) P/S + c P           + 2 f U      bf16 18 P/S + 2 P           + 8 U
  *               fsdp_reduce last: f P in place of f P/S + 2 f U;  S = 1: (c + f + k f) P
- *             and a copy of the gain of the embedding's norm
+ *             and a copy of the gain of the embedding's norm; mxfp8 as bf16, and for each role of a parameter that is
+ *             multiplied so 2 (1 + 1/32) a parameter of the largest: units are quantised in turn, behind their gather
  * wire        a step of M microbatches, handed over per parameter of a layer: gathers G x 2/S (c in place of 2 and f
  *             in place of 4 elsewhere than in bf16), with G = 2M
  *             (after_forward), M+1 (keep_to_forward), or as often as a forward pass of its chunk begins while no other

@@ -69,11 +69,11 @@ static int64_t cut_bytes(const mt_params *params, const mt_config *cfg, int kind
   int64_t weights = gives_up ? mk_min(places * largest, all) : all;
   int64_t shards = all / ranks * (w.compute + w.states * w.master);
   int64_t gradients = each ? MT_FSDP_GRAD_RING * largest + all / ranks : all;
-  return shards + weights * w.compute + gradients * w.master;
+  return shards + weights * w.compute + gradients * w.master + mt_quantised_bytes(params, cfg, kind, true);
 }
 
 int64_t mt_fsdp_mem_bytes(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan) {
-  int64_t bytes = mt_quantised_bytes(params, cfg);
+  int64_t bytes = 0;
   for (int kind = 0; kind < 2; kind++) {
     int ranks = plan->shard[kind];
     bytes += ranks > 1 ? cut_bytes(params, cfg, kind, ranks) : mt_whole_bytes(params, cfg, kind);

@@ -82,7 +82,6 @@ static const struct refusal {
 } REFUSALS[] = {
     {"fsdp_shard_ranks", "3", "fsdp_shard_ranks: 3 does not divide the 8 data-parallel ranks"},
     {"fsdp_shard_ranks", "2", "fsdp_shard_ranks: 2 is not a multiple of ep 4"},
-    {"precision", "mxfp8", "which fsdp gives up between layers"},
     {"norm", "hybrid", "leave weights_in and"},
 };
 
