@@ -85,17 +85,22 @@ START_TEST(begin_clears_the_steps_sums) {
 }
 END_TEST
 
-/* One step with the given loss (all of it cross-entropy) and norm. */
-static mk_step_state clip(fixture *f, const mk_step_clip_args *base, double loss, double norm) {
+/* One step with the given cross-entropy, load-balancing loss and norm. */
+static mk_step_state clip_with_lb(fixture *f, const mk_step_clip_args *base, double ce, double lb, double norm) {
   mk_step_clip_args a = *base;
   a.state = f->state;
   a.sums = f->sums;
   a.squared_norm = f->squared_norm;
   for (int i = 0; i < MK_SUM_COUNT; i++)
-    test_write_one(&f->b, &f->sums, i, i == MK_SUM_CE ? loss : 0);
+    test_write_one(&f->b, &f->sums, i, i == MK_SUM_CE ? ce : i == MK_SUM_LB ? lb : 0);
   test_write_one(&f->b, &f->squared_norm, 0, norm * norm);
   test_ok(&f->b, mk_step_clip(f->b.stream, &a), "step_clip");
   return read_state(f);
+}
+
+/* One step with the given loss (all of it cross-entropy) and norm. */
+static mk_step_state clip(fixture *f, const mk_step_clip_args *base, double loss, double norm) {
+  return clip_with_lb(f, base, loss, 0, norm);
 }
 
 START_TEST(clip_coefficient) {
@@ -161,6 +166,18 @@ START_TEST(skip_step_needs_64_entries) {
   ck_assert_int_eq(s.history, 64);                 /* the spike stays in the history */
   ck_assert_int_eq(clip(&f, &a, 1, 1000).skip, 1); /* the norm alone rejects too */
   ck_assert_int_eq(clip(&f, &a, 3, 12).skip, 0);
+  test_bench_close(&f.b);
+}
+END_TEST
+
+/* A spike of the load-balancing loss alone is no outlier, one of the cross-entropy is. */
+START_TEST(skip_step_reads_the_cross_entropy) {
+  const mk_step_clip_args a = {.skip_step = 1, .sigma_factor = 6, .lb_weight = 1};
+  fixture f;
+  open_fixture(&f, "cpu");
+  feed(&f, &a, 63);
+  ck_assert_int_eq(clip_with_lb(&f, &a, 3, 1000, 12).skip, 0);
+  ck_assert_int_eq(clip_with_lb(&f, &a, 1000, 0, 12).skip, 1);
   test_bench_close(&f.b);
 }
 END_TEST
@@ -250,6 +267,7 @@ int main(void) {
   tcase_add_test(tcase, clip_coefficient);
   tcase_add_test(tcase, non_finite_values_skip);
   tcase_add_test(tcase, skip_step_needs_64_entries);
+  tcase_add_test(tcase, skip_step_reads_the_cross_entropy);
   tcase_add_test(tcase, skip_step_bound_is_unbiased);
   tcase_add_test(tcase, skip_step_forgets);
   tcase_add_test(tcase, record);

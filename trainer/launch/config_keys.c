@@ -129,7 +129,7 @@ static const mt_key KEYS[] = {
     NUM(OPTIM, weight_decay, 0, 100, "decoupled weight decay"),
     ENUM(OPTIM, decay, DECAY, "parameters that decay"),
     NUM(OPTIM, clip, 0, 1e9, "largest gradient norm; 0 = no clipping"),
-    BOOL(OPTIM, skip_step, "skip steps whose loss or norm is an outlier or not finite"),
+    BOOL(OPTIM, skip_step, "skip steps whose cross-entropy or norm is an outlier, or loss or norm not finite"),
     NUM(OPTIM, skip_sigma, 0, 1e6, "outlier threshold in standard deviations"),
 
     ENUM(DATA, data, DATA,

@@ -1,8 +1,9 @@
 /* The rules follow Olmo-core 3.0.0: schedules from olmo_core/optim/scheduler.py (the counter is advanced before the
  * rate is taken, so that the first step has peak/warmup and not 0), SkipStep from
  * olmo_core/optim/skip_step_optimizer.py (mean and unbiased deviation of all entries but the newest; the newest stays
- * in the history whether skipped or not). One departure: non-finite values do not enter the history, where they would
- * reject every later step. */
+ * in the history whether skipped or not), fed with the cross-entropy alone as its train modules do
+ * (`optim.latest_loss = ce_batch_loss`). One departure: a step whose loss or norm is not finite is skipped and does not
+ * enter the history, where it would reject every later step. */
 #include "kernels/ops/step_state/step_rules.h"
 
 #include <math.h>
@@ -65,15 +66,15 @@ bool mk_step_is_outlier(const mk_step_state *state, double sigma_factor) {
 }
 
 void mk_step_clip_rule(const mk_step_clip_args *args, mk_step_state *state, double squared_norm, const double *sums) {
-  double loss =
+  double total =
       sums[MK_SUM_CE] + sums[MK_SUM_Z] + args->lb_weight * sums[MK_SUM_LB] + args->rz_weight * sums[MK_SUM_RZ];
   double norm = sqrt(squared_norm);
   state->grad_norm = norm;
-  state->nonfinite = !isfinite(loss) || !isfinite(norm);
+  state->nonfinite = !isfinite(total) || !isfinite(norm);
   state->clip_coef = args->max_norm > 0 ? fmin(1.0, args->max_norm / (norm + 1e-6)) : 1.0;
   state->skip = state->nonfinite;
   if (args->skip_step && !state->nonfinite) {
-    history_push(state, loss, norm);
+    history_push(state, sums[MK_SUM_CE], norm);
     state->skip = mk_step_is_outlier(state, args->sigma_factor);
   }
   if (!state->skip) state->taken += 1;

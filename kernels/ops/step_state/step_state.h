@@ -22,7 +22,7 @@ typedef struct mk_step_state {
   double clip_coef;    /* min(1, max_norm / (norm + 1e-6)) */
   int32_t skip;        /* 1: adamw changes nothing */
   int32_t nonfinite;   /* 1: loss or norm is not finite */
-  int64_t history;     /* entries in loss_history / norm_history so far */
+  int64_t history;     /* entries in loss_history (cross-entropy) and norm_history so far */
   double loss_history[129];
   double norm_history[129];
 } mk_step_state;
@@ -61,7 +61,7 @@ typedef struct mk_step_begin_args {
 typedef struct mk_step_clip_args {
   mk_tensor state;
   mk_tensor squared_norm; /* f64 [1], already reduced over ranks */
-  mk_tensor sums;         /* f64 [MK_SUM_COUNT], averaged over ranks: the loss that SkipStep and the check read */
+  mk_tensor sums;         /* f64 [MK_SUM_COUNT], averaged over ranks: SkipStep reads CE, the check the weighted total */
   double lb_weight, rz_weight;
   double max_norm;   /* 0 = no clipping (coef 1) */
   int32_t skip_step; /* 1: SkipStep (Olmo-core 3.0.0), and skip on non-finite instead of ending the run */
