@@ -11,9 +11,9 @@
 
 enum {
   THREADS_MAX = 512,
-  GRID_MAX = 1 << 20,          /* blocks of forward; more rows than that are walked */
-  BLOCKS_MAX = 512,            /* of backward: four a multiprocessor on an H100 */
-  SHARED_BYTES_MAX = 48 << 10, /* dynamic shared memory that needs no opt-in */
+  GRID_MAX = 1 << 20,                   /* blocks of forward; more rows than that are walked */
+  BLOCKS_MAX = 512,                     /* of backward: four a multiprocessor on an H100 */
+  SHARED_BYTES_MAX = (48 << 10) - 1024, /* dynamic part of the 48 KiB without opt-in; mk_block_sum has a static one */
   SUM_COLS = 32,
   SUM_SLICES = 16
 };
