@@ -19,6 +19,7 @@ typedef struct running_sum {
 /* A row of -inf so far is shifted by 0, so that a later NaN or finite logit is seen. */
 MK_INLINE float shift_of(float max) { return max == -INFINITY ? 0.0f : max; }
 
+/* An empty sum stays 0 (its factor may be infinite), a NaN stays NaN. */
 MK_INLINE void add_chunk(running_sum *run, const void *row, mk_dtype dtype, int64_t n) {
   float max = run->max, sum = 0;
 #pragma omp simd reduction(max : max)
@@ -28,7 +29,7 @@ MK_INLINE void add_chunk(running_sum *run, const void *row, mk_dtype dtype, int6
 #pragma omp simd reduction(+ : sum)
   for (int64_t i = 0; i < n; i++)
     sum += mk_expf(mk_get(row, dtype, i) - shift);
-  if (max != run->max) run->sum *= exp((double)shift_of(run->max) - (double)shift);
+  if (max != run->max && run->sum != 0) run->sum *= exp((double)shift_of(run->max) - (double)shift);
   run->sum += (double)sum;
   run->max = max;
 }
