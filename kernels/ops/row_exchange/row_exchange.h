@@ -18,7 +18,7 @@ extern "C" {
 
 typedef struct mk_row_routes {
   mk_tensor rank;  /* i32 [T,K]; -1 = dropped */
-  mk_tensor row;   /* i32 [T,K]; < rows */
+  mk_tensor row;   /* i32 [T,K] in [0, rows); where the route is dropped, -1 too */
   mk_tensor peers; /* i64 [R] base addresses */
   int64_t offset;  /* bytes from a base to the buffer */
   int64_t rows;    /* rows of the buffer */
