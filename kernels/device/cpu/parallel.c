@@ -19,7 +19,7 @@ void mk_cpu_ranges(int64_t n, int64_t grain, mk_range_fn fn, const void *args) {
 
 void mk_cpu_ranges_sum(int64_t n, int64_t grain, int64_t width, mk_partial_fn fn, const void *args, float *total) {
   float partial[MK_PARTIAL_FLOATS] __attribute__((aligned(64))); /* only what the pieces use is ever touched */
-  int64_t most = mk_min(MK_SUM_PIECES, width > 0 ? MK_PARTIAL_FLOATS / width : 1);
+  int64_t most = width > 0 ? mk_min(MK_SUM_PIECES, MK_PARTIAL_FLOATS / width) : MK_SUM_PIECES;
   if (most < 2) {
     for (int64_t i = 0; i < n; i += grain)
       fn(args, i, mk_min(grain, n - i), total);

@@ -22,7 +22,8 @@ enum { MK_SUM_PIECES = 256, MK_PARTIAL_FLOATS = 1 << 17 };
 
 /* total[i] += the pieces' partial[i], added in the order of the pieces whatever the number of threads. At most
  * MK_SUM_PIECES pieces and MK_PARTIAL_FLOATS floats in all (of the calling thread's stack): pieces grow beyond `grain`
- * where they must; a width that leaves room for less than two runs serially. */
+ * where they must; a width that leaves room for less than two runs serially. With width 0 nothing is summed and `total`
+ * may be NULL. */
 void mk_cpu_ranges_sum(int64_t n, int64_t grain, int64_t width, mk_partial_fn fn, const void *args, float *total);
 
 /* Sum of fn over pieces, in FP64, added in the order of the pieces. At most MK_SUM_PIECES pieces, `grain` or larger. */
