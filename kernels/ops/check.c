@@ -47,3 +47,12 @@ mk_status mk_check_flat(mk_stream *stream, const char *op, const char *name, con
            mk_tensor_describe(t, have, sizeof have), (long long)count);
   return check_memory(stream, op, name, t);
 }
+
+mk_status mk_check_apart(mk_stream *stream, const char *op, const char *out_name, const mk_tensor *out,
+                         const char *in_name, const mk_tensor *in) {
+  uintptr_t a = (uintptr_t)out->data, b = (uintptr_t)in->data;
+  bool apart = a == 0 || b == 0 || a + mk_tensor_bytes(out) <= b || b + mk_tensor_bytes(in) <= a;
+  MK_CHECK(stream->dev->ctx, apart, MK_ERR_ARG, "%s: %s lies over %s; give it memory of its own", op, out_name,
+           in_name);
+  return MK_OK;
+}

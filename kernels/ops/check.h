@@ -18,6 +18,12 @@ mk_status mk_check_tensor(mk_stream *stream, const char *op, const char *name, c
 mk_status mk_check_flat(mk_stream *stream, const char *op, const char *name, const mk_tensor *t, unsigned dtypes,
                         int64_t count);
 
+/* Requires output `out` to share no byte with input `in`, for ops that would read what they have overwritten. */
+mk_status mk_check_apart(mk_stream *stream, const char *op, const char *out_name, const mk_tensor *out,
+                         const char *in_name, const mk_tensor *in);
+
+#define MK_CHECK_APART(stream, op, args, out, in) \
+  MK_TRY((stream)->dev->ctx, mk_check_apart((stream), (op), #out, &(args)->out, #in, &(args)->in))
 #define MK_CHECK_FLAT(stream, op, args, field, dtypes, count) \
   MK_TRY((stream)->dev->ctx, mk_check_flat((stream), (op), #field, &(args)->field, (dtypes), (count)))
 #define MK_CHECK_1D(stream, op, args, field, dtypes, d0) \

@@ -63,6 +63,28 @@ static const conf_case cases[] = {
 
 CONF_TEST(cases)
 
+/* The bound on BF16 outputs tells one rounding to nearest from a truncation and from two roundings. */
+START_TEST(bf16_bound_tells_roundings_apart) {
+  double error[3] = {0}, norm = 0;
+  for (uint64_t i = 0; i <= CONF_FEW; i++) {
+    float x = (float)test_normal(7, 1, i), once = mk_bf16_to_f32(mk_f32_to_bf16(x));
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits &= 0xFFFF0000u;
+    float cut;
+    memcpy(&cut, &bits, sizeof cut);
+    float twice = mk_bf16_to_f32(mk_f32_to_bf16(mk_bf16_to_f32(mk_f32_to_bf16(x / 3)) * 3));
+    error[0] += ((double)once - (double)x) * ((double)once - (double)x);
+    error[1] += ((double)cut - (double)x) * ((double)cut - (double)x);
+    error[2] += ((double)twice - (double)x) * ((double)twice - (double)x);
+    norm += (double)x * (double)x;
+  }
+  ck_assert_msg(error[0] < CONF_ROUND_BF16 * norm, "nearest: NMSE %g", error[0] / norm);
+  ck_assert_msg(error[1] > 2 * CONF_ROUND_BF16 * norm, "truncated: NMSE %g", error[1] / norm);
+  ck_assert_msg(error[2] > CONF_ROUND_BF16 * norm, "rounded twice: NMSE %g", error[2] / norm);
+}
+END_TEST
+
 START_TEST(refuses_unequal_counts) {
   test_bench b;
   test_bench_open_cpu(&b);
@@ -83,6 +105,21 @@ START_TEST(refuses_unequal_counts) {
   mk_error_clear(&b.ctx);
   mk_squared_norm_args norm = {.x = four, .out = four, .scale = 1};
   ck_assert_int_eq(mk_squared_norm(b.stream, &norm), MK_ERR_ARG);
+  test_bench_close(&b);
+}
+END_TEST
+
+/* Only a cast to the same dtype may work in place. */
+START_TEST(cast_refuses_to_overwrite_its_input) {
+  test_bench b;
+  test_bench_open_cpu(&b);
+  mk_cast_args a = {.x = test_random(&b, "x", TEST_INOUT, mk_tensor_1d(MK_F32, 8), 0, 1)};
+  a.y = a.x;
+  test_ok(&b, mk_cast(b.stream, &a), "cast in place");
+  a.y.dtype = MK_BF16;
+  ck_assert_int_eq(mk_cast(b.stream, &a), MK_ERR_ARG);
+  ck_assert_str_eq(b.ctx.error.message, "cast: y lies over x; give it memory of its own");
+  mk_error_clear(&b.ctx);
   test_bench_close(&b);
 }
 END_TEST
@@ -108,7 +145,9 @@ int main(void) {
   Suite *suite = suite_create("elementwise");
   TCase *tcase = test_case(suite, "elementwise", 120);
   CONF_ADD(tcase, cases);
+  tcase_add_test(tcase, bf16_bound_tells_roundings_apart);
   tcase_add_test(tcase, refuses_unequal_counts);
+  tcase_add_test(tcase, cast_refuses_to_overwrite_its_input);
   tcase_add_test(tcase, squared_norm_is_exact_for_many_ones);
   return test_main(suite);
 }

@@ -23,6 +23,7 @@ mk_status mk_attention_fwd(mk_stream *stream, const mk_attention_fwd_args *args)
   MK_CHECK_2D(stream, op, args, qkv, MK_ONE_OF(args->o.dtype), tokens, (s->heads + 2 * s->kv_heads) * s->head_dim);
   MK_CHECK_2D(stream, op, args, lse, MK_MASTER_FLOAT, s->heads, tokens);
   MK_CHECK_1D(stream, op, args, work, MK_ONE_OF(MK_U8), (int64_t)mk_attention_work_bytes(stream->dev, tokens, s));
+  MK_CHECK_APART(stream, op, args, o, qkv);
   return mk_stream_launch(stream, MK_OP_attention_fwd, args, sizeof *args);
 }
 

@@ -20,6 +20,8 @@ mk_status mk_linear_fwd(mk_stream *stream, const mk_linear_fwd_args *args) {
   MK_CHECK_2D(stream, op, args, x, MK_ANY_FLOAT, -1, args->w.dim[1]);
   MK_CHECK_2D(stream, op, args, y, MK_ANY_FLOAT, args->x.dim[0], args->w.dim[0]);
   MK_TRY(stream->dev->ctx, mk_packed_check(stream, op, &args->packed, &args->w));
+  MK_CHECK_APART(stream, op, args, y, x);
+  MK_CHECK_APART(stream, op, args, y, w);
   return mk_stream_launch(stream, MK_OP_linear_fwd, args, sizeof *args);
 }
 
@@ -32,6 +34,8 @@ mk_status mk_linear_dgrad(mk_stream *stream, const mk_linear_dgrad_args *args) {
     MK_CHECK_2D(stream, op, args, add, MK_ONE_OF(args->dx.dtype), args->dx.dim[0], args->dx.dim[1]);
   }
   MK_TRY(stream->dev->ctx, mk_packed_check(stream, op, &args->packed, &args->w));
+  MK_CHECK_APART(stream, op, args, dx, dy);
+  MK_CHECK_APART(stream, op, args, dx, w);
   return mk_stream_launch(stream, MK_OP_linear_dgrad, args, sizeof *args);
 }
 
@@ -40,5 +44,7 @@ mk_status mk_linear_wgrad(mk_stream *stream, const mk_linear_wgrad_args *args) {
   MK_CHECK_2D(stream, op, args, dw, MK_MASTER_FLOAT, -1, -1);
   MK_CHECK_2D(stream, op, args, dy, MK_ANY_FLOAT, -1, args->dw.dim[0]);
   MK_CHECK_2D(stream, op, args, x, MK_ANY_FLOAT, args->dy.dim[0], args->dw.dim[1]);
+  MK_CHECK_APART(stream, op, args, dw, dy);
+  MK_CHECK_APART(stream, op, args, dw, x);
   return mk_stream_launch(stream, MK_OP_linear_wgrad, args, sizeof *args);
 }

@@ -8,6 +8,7 @@ mk_status mk_permute_fwd(mk_stream *stream, const mk_permute_fwd_args *args) {
   MK_CHECK_2D(stream, op, args, x, MK_ANY_FLOAT, -1, -1);
   MK_CHECK_2D(stream, op, args, map, MK_ONE_OF(MK_I32), args->x.dim[0], -1);
   MK_CHECK_2D(stream, op, args, out, MK_ONE_OF(args->x.dtype), -1, args->x.dim[1]);
+  MK_CHECK_APART(stream, op, args, out, x);
   return mk_stream_launch(stream, MK_OP_permute_fwd, args, sizeof *args);
 }
 
