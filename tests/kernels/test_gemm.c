@@ -57,17 +57,20 @@ static void check_tasks(const mk_gemm_call *call, bool native) {
   mk_heap_free(&ctx, tasks);
 }
 
+enum { WIDENED, NATIVE, ALL_FLOAT }; /* the last takes tall tiles: FP32 and many groups */
+
 START_TEST(tasks_cover_the_output_once) {
   for (size_t p = 0; p < sizeof group_ends / sizeof group_ends[0]; p++) {
     for (int kind = MK_GEMM_FWD; kind <= MK_GEMM_WGRAD; kind++) {
-      for (int native = 0; native < 2; native++) {
+      for (int how = WIDENED; how <= ALL_FLOAT; how++) {
+        mk_dtype dtype = how == ALL_FLOAT ? MK_F32 : MK_BF16;
         mk_gemm_call call = {.kind = (mk_gemm_kind)kind, .groups = GROUPS, .n = 700, .k = 330};
-        call.a = mk_tensor_2d(MK_BF16, 1700, kind == MK_GEMM_FWD ? call.k : call.n);
-        call.b = mk_tensor_3d(MK_BF16, GROUPS, call.n, call.k);
-        call.c = mk_tensor_2d(MK_BF16, 1700, kind == MK_GEMM_FWD ? call.n : call.k);
+        call.a = mk_tensor_2d(dtype, 1700, kind == MK_GEMM_FWD ? call.k : call.n);
+        call.b = mk_tensor_3d(dtype, GROUPS, call.n, call.k);
+        call.c = mk_tensor_2d(dtype, 1700, kind == MK_GEMM_FWD ? call.n : call.k);
         call.offsets = mk_tensor_1d(MK_I32, GROUPS + 1);
         call.offsets.data = (void *)group_ends[p];
-        check_tasks(&call, native != 0);
+        check_tasks(&call, how == NATIVE);
       }
     }
   }

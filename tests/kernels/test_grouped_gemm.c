@@ -2,18 +2,23 @@
 #include "tests/kernels/gemm_parts.h"
 #include "tests/support/check_main.h"
 
-enum { PLAIN, PACKED, MAX_GROUPS = 9 };
+enum { PLAIN, PACKED, OVERWRITE = PACKED, MAX_GROUPS = 9 }; /* OVERWRITE: of wgrad, over a dw of NaN */
 
 /* Rows of each group; the buffer has more. Edges: no group filled, empty ones first, last and in a row, all rows in one
- * group, one row, more than a row tile, and more than MANY_GROUPS groups. */
+ * group, one row, more than a row tile, and more than MANY_GROUPS groups, with FP32's tall tiles filled in the last. */
 static const struct {
   int groups;
   int rows[MAX_GROUPS];
 } patterns[] = {
-    {3, {0, 0, 0}},        {1, {5}},
-    {3, {0, 4, 3}},        {3, {4, 3, 0}},
-    {5, {2, 0, 0, 0, 6}},  {4, {0, 0, 300, 0}},
-    {4, {1, 33, 257, 16}}, {9, {0, 1, 70, 0, 0, 290, 31, 2, 0}},
+    {3, {0, 0, 0}},
+    {1, {5}},
+    {3, {0, 4, 3}},
+    {3, {4, 3, 0}},
+    {5, {2, 0, 0, 0, 6}},
+    {4, {0, 0, 300, 0}},
+    {4, {1, 33, 257, 16}},
+    {9, {0, 1, 70, 0, 0, 290, 31, 2, 0}},
+    {9, {0, 513, 1030, 0, 1, 0, 0, 2, 0}},
 };
 
 enum { PATTERNS = sizeof patterns / sizeof patterns[0], SPARE_ROWS = 5 };
@@ -70,18 +75,20 @@ static mk_status wgrad(test_bench *b, const conf_point *p) {
   a.x = row_buffer(b, "x", p->dtype, p->dim[0], p->dim[2]);
   a.offsets = offsets_of(b, p->dim[0]);
   mk_tensor shape = mk_tensor_3d(MK_F32, patterns[p->dim[0]].groups, p->dim[1], p->dim[2]);
-  a.dw = test_random(b, "dw", TEST_INOUT, shape, 0, 1);
+  a.overwrite = p->variant == OVERWRITE;
+  a.dw = a.overwrite ? test_output(b, "dw", shape) : test_random(b, "dw", TEST_INOUT, shape, 0, 1);
   return mk_grouped_gemm_wgrad(b->stream, &a);
 }
 
 #define SHAPES \
-  {{0, 5, 3}, {1, 1, 1}, {2, 33, 67}, {3, 67, 33}, {4, 9, 20}, {5, 70, 33}, {6, 31, 66}, {7, 70, 20}, {2, 530, 300}}, \
-      .n_shapes = 9
+  {{0, 5, 3},   {1, 1, 1},   {2, 33, 67},   {3, 67, 33}, {4, 9, 20}, {5, 70, 33}, \
+   {6, 31, 66}, {7, 70, 20}, {2, 530, 300}, {8, 9, 20},  {2, 5, 0},  {2, 0, 5}}, \
+      .n_shapes = 12
 
 static const conf_case cases[] = {
     {.name = "grouped_gemm_fwd", .launch = fwd, .shapes = SHAPES, .variants = 2, GEMM_TO_STORAGE},
     {.name = "grouped_gemm_dgrad", .launch = dgrad, .shapes = SHAPES, .variants = 2, GEMM_TO_STORAGE},
-    {.name = "grouped_gemm_wgrad", .launch = wgrad, .shapes = SHAPES, GEMM_TO_F32},
+    {.name = "grouped_gemm_wgrad", .launch = wgrad, .shapes = SHAPES, .variants = 2, GEMM_TO_F32},
 };
 
 CONF_TEST(cases)

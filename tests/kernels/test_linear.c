@@ -2,7 +2,7 @@
 #include "tests/kernels/gemm_parts.h"
 #include "tests/support/check_main.h"
 
-enum { PLAIN, PACKED, ADD, ADD_IN_PLACE };
+enum { PLAIN, PACKED, ADD, ADD_IN_PLACE, OVERWRITE = PACKED }; /* OVERWRITE: of wgrad, over a dw of NaN */
 
 static mk_tensor activations(test_bench *b, const char *name, mk_dtype dtype, int64_t rows, int64_t cols) {
   return test_random(b, name, TEST_IN, mk_tensor_2d(dtype, rows, cols), 0.1, 1.0);
@@ -40,7 +40,9 @@ static mk_status dgrad(test_bench *b, const conf_point *p) {
 static mk_status weight_gradient(test_bench *b, const conf_point *p, mk_dtype dy, mk_dtype x) {
   mk_linear_wgrad_args a = {.dy = activations(b, "dy", dy, p->dim[0], p->dim[1])};
   a.x = activations(b, "x", x, p->dim[0], p->dim[2]);
-  a.dw = test_random(b, "dw", TEST_INOUT, mk_tensor_2d(MK_F32, p->dim[1], p->dim[2]), 0, 1);
+  a.overwrite = p->variant == OVERWRITE;
+  mk_tensor shape = mk_tensor_2d(MK_F32, p->dim[1], p->dim[2]);
+  a.dw = a.overwrite ? test_output(b, "dw", shape) : test_random(b, "dw", TEST_INOUT, shape, 0, 1);
   return mk_linear_wgrad(b->stream, &a);
 }
 
@@ -63,9 +65,11 @@ static mk_status integers_wgrad(test_bench *b, const conf_point *p) {
   return mk_linear_wgrad(b->stream, &a);
 }
 
-/* No row, one row, one of everything, sizes that divide nothing, several row and column tiles, a long reduction. */
+/* No row, one row, one of everything, sizes that divide nothing, several row and column tiles, a long reduction, and
+ * none: products over nothing are zeros. */
 #define SHAPES \
-  {{0, 5, 3}, {1, 1, 1}, {1, 67, 33}, {33, 1, 67}, {257, 70, 100}, {300, 530, 9}, {7, 9, 1100}}, .n_shapes = 7
+  {{0, 5, 3}, {1, 1, 1}, {1, 67, 33}, {33, 1, 67}, {257, 70, 100}, {300, 530, 9}, {7, 9, 1100}, {3, 5, 0}, {3, 0, 5}}, \
+      .n_shapes = 9
 #define EXACT_SHAPES {{1, 67, 33}, {31, 33, 1100}, {300, 70, 67}}, .n_shapes = 3
 
 static const conf_case cases[] = {
@@ -74,8 +78,8 @@ static const conf_case cases[] = {
     {.name = "linear_fwd, f32 weights", .launch = fwd_f32_weights, .shapes = SHAPES, GEMM_TO_F32},
     {.name = "linear_fwd, f32 inputs", .launch = fwd_f32_inputs, .shapes = SHAPES, .variants = 2, GEMM_TO_STORAGE},
     {.name = "linear_dgrad", .launch = dgrad, .shapes = SHAPES, .variants = 4, GEMM_TO_STORAGE},
-    {.name = "linear_wgrad", .launch = wgrad, .shapes = SHAPES, GEMM_TO_F32},
-    {.name = "linear_wgrad, mixed", .launch = wgrad_mixed, .shapes = SHAPES, GEMM_TO_F32},
+    {.name = "linear_wgrad", .launch = wgrad, .shapes = SHAPES, .variants = 2, GEMM_TO_F32},
+    {.name = "linear_wgrad, mixed", .launch = wgrad_mixed, .shapes = SHAPES, .variants = 2, GEMM_TO_F32},
     {.name = "linear_fwd, integers", .launch = integers, .shapes = EXACT_SHAPES, .both_kernels = true},
     {.name = "linear_wgrad, integers", .launch = integers_wgrad, .shapes = EXACT_SHAPES, .both_kernels = true},
 };
@@ -103,7 +107,7 @@ GRAD_TEST(grads)
 
 /* ---- refusals ---- */
 
-START_TEST(refuses_wrong_shapes) {
+START_TEST(refuses_wrong_shapes_and_aliases) {
   test_bench b;
   test_bench_open_cpu(&b);
   mk_linear_fwd_args a = {.x = activations(&b, "x", MK_F32, 4, 9), .w = activations(&b, "w", MK_F32, 3, 8)};
@@ -115,6 +119,11 @@ START_TEST(refuses_wrong_shapes) {
   g.dw = test_output(&b, "dw", mk_tensor_2d(MK_BF16, 3, 9));
   ck_assert_int_eq(mk_linear_wgrad(b.stream, &g), MK_ERR_ARG);
   ck_assert_str_eq(b.ctx.error.message, "linear_wgrad: dw has dtype bf16, which this op does not take");
+  mk_error_clear(&b.ctx);
+  mk_tensor square = activations(&b, "square", MK_F32, 4, 4);
+  a = (mk_linear_fwd_args){.x = square, .w = activations(&b, "w4", MK_F32, 4, 4), .y = square};
+  ck_assert_int_eq(mk_linear_fwd(b.stream, &a), MK_ERR_ARG);
+  ck_assert_str_eq(b.ctx.error.message, "linear_fwd: y lies over x; give it memory of its own");
   ck_assert_int_eq(b.dev->launches, 0);
   test_bench_close(&b);
 }
@@ -135,7 +144,7 @@ int main(void) {
   TCase *tcase = test_case(suite, "linear", 120);
   CONF_ADD(tcase, cases);
   GRAD_ADD(tcase, grads);
-  tcase_add_test(tcase, refuses_wrong_shapes);
+  tcase_add_test(tcase, refuses_wrong_shapes_and_aliases);
   tcase_add_test(tcase, refuses_f64_on_cpu);
   return test_main(suite);
 }

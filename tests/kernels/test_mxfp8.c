@@ -158,9 +158,8 @@ END_TEST
 
 /* All 254 codes that are numbers survive the way there and back, both zeros included. */
 START_TEST(codes_round_trip) {
-  enum { K = 16 }; /* 14 codes, and +-448, which fix the scale, a block */
   static quantised got;
-  double x[256 * K], value[256];
+  double x[256 * 2], value[256]; /* a code a row, and 448, which fixes the scale of its block */
   int count = 0;
   for (int code = 0; code < 256; code++) {
     int size = code & 0x7F;

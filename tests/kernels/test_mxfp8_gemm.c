@@ -68,8 +68,9 @@ static mk_status launch_grouped(test_bench *b, const conf_point *p) {
 static const conf_case cases[] = {
     {.name = "mxfp8_linear",
      .launch = launch_linear,
-     .shapes = {{1, 1, 1}, {33, 40, 64}, {5, 3, 33}, {70, 130, 96}, {300, 70, 320}, {31, 600, 1100}, {0, 8, 32}},
-     .n_shapes = 7,
+     .shapes =
+         {{1, 1, 1}, {33, 40, 64}, {5, 3, 33}, {70, 130, 96}, {300, 70, 320}, {31, 600, 1100}, {0, 8, 32}, {3, 5, 0}},
+     .n_shapes = 8,
      .variants = VARIANTS,
      .nmse_f32 = 1e-12,
      .nmse_bf16 = CONF_ROUND_BF16},

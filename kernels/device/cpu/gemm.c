@@ -139,16 +139,23 @@ static mk_status check_operand(mk_stream *stream, mk_op_id op, const mk_tensor *
   return t->dtype == MK_U8 && mk_tensor_present(scale) ? MK_OK : mk_cpu_check_float(stream, op, t->dtype);
 }
 
+/* A product over nothing still writes zeros, or `add`; only an output without elements asks for no work. */
+static bool has_output(const mk_gemm_call *call) {
+  bool inner = call->kind != MK_GEMM_WGRAD || call->k > 0;
+  return call->groups > 0 && mk_gemm_out_cols(call) > 0 && inner;
+}
+
 mk_status mk_cpu_gemm_run(mk_stream *stream, mk_op_id op, const mk_gemm_call *call) {
   mk_context *ctx = stream->dev->ctx;
   mk_cpu_gemm *gemm = mk_cpu_device_of(stream)->gemm;
   MK_TRY(ctx, check_operand(stream, op, &call->a, &call->a_scale));
   MK_TRY(ctx, check_operand(stream, op, &call->b, &call->b_scale));
   MK_TRY(ctx, mk_cpu_check_float(stream, op, call->c.dtype));
-  if (call->groups == 0 || call->n == 0 || call->k == 0) return MK_OK;
+  if (!has_output(call)) return MK_OK;
   MK_TRY(ctx, check_offsets(ctx, op, call));
   mk_gemm_plan plan = {.call = call};
-  plan.native = gemm->native != NULL && call->a.dtype == MK_BF16 && call->b.dtype == MK_BF16;
+  plan.native =
+      gemm->native != NULL && call->a.dtype == MK_BF16 && call->b.dtype == MK_BF16 && mk_gemm_reduction(call) > 0;
   plan.tiles = mk_gemm_choose_tiles(call, plan.native);
   MK_TRY(ctx, reserve(ctx, gemm, &plan));
   mk_gemm_family *family = NULL;

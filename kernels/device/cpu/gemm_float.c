@@ -90,6 +90,12 @@ static bool reduce_step(const mk_gemm_call *call, const mk_gemm_task *task, int6
   return mk_cpu_sgemm('N', 'N', task->rows, task->cols, len, 1, a.data, a.ld, b.data, b.ld, beta, acc, ld);
 }
 
+/* The sum of no products. */
+static void zero_rows(float *acc, int64_t ld, int64_t rows, int64_t cols) {
+  for (int64_t r = 0; r < rows; r++)
+    memset(acc + r * ld, 0, (size_t)cols * sizeof *acc);
+}
+
 bool mk_gemm_float_tile(const mk_gemm_plan *plan, const mk_gemm_task *task, float *scratch) {
   const mk_gemm_call *call = plan->call;
   if (call->kind == MK_GEMM_WGRAD) return wgrad_tile(plan, task, scratch);
@@ -103,6 +109,7 @@ bool mk_gemm_float_tile(const mk_gemm_plan *plan, const mk_gemm_task *task, floa
   if (add && mk_gemm_at(&call->add, c_offset) != (void *)acc) {
     mk_cpu_rows_load(mk_gemm_at(&call->add, c_offset), call->add.dtype, out, task->rows, task->cols, acc, ld);
   }
+  if (!add && whole == 0) zero_rows(acc, ld, task->rows, task->cols);
   float *blocks = scratch + (call->c.dtype == MK_F32 ? 0 : task->rows * task->cols);
   for (int64_t at = 0; at < whole; at += step) {
     float beta = add || at > 0 ? 1 : 0;
