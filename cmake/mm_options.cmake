@@ -1,8 +1,10 @@
-# Build options (six) and the flags that every target of the project gets through mm_options.
+# Build options (five) and the flags that every target of the project gets through mm_options.
+if(MOEMARK_SIM)
+  message(FATAL_ERROR "MOEMARK_SIM: simulated time is not built yet; configure with -UMOEMARK_SIM")
+endif()
 set(MOEMARK_MPI ON CACHE BOOL "Communication over MPI")
 set(MOEMARK_CUDA AUTO CACHE STRING "CUDA device: ON, OFF or AUTO (ON where nvcc is found)")
 set(MOEMARK_NCCL AUTO CACHE STRING "NCCL communication: ON, OFF or AUTO (ON where CUDA and nccl.h are found)")
-set(MOEMARK_SIM OFF CACHE BOOL "Simulated device and communication (SimGrid)")
 set(MOEMARK_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined or thread; empty for none")
 set(MOEMARK_WERROR OFF CACHE BOOL "Warnings are errors")
 

@@ -6,5 +6,5 @@ mk_status mk_device_cuda_create(mk_context *ctx, const mk_device_config *config,
   (void)out;
   return MK_FAIL(ctx, MK_ERR_UNSUPPORTED,
                  "this build has no cuda device: install the CUDA Toolkit 13 (nvcc) and configure again with "
-                 "-DMOEMARK_CUDA=ON, or use --device cpu");
+                 "-DMOEMARK_CUDA=ON, or use the device cpu");
 }

@@ -1,9 +1,9 @@
-/* Stands in for device/sim in builds without simulated time. */
+/* Stands in for device/sim, which is not written yet. */
 #include "kernels/device/backends.h"
 
 mk_status mk_device_sim_create(mk_context *ctx, const mk_device_config *config, mk_device **out) {
   (void)config;
   (void)out;
   return MK_FAIL(ctx, MK_ERR_UNSUPPORTED,
-                 "this build has no sim device: install libsimgrid-dev and configure again with -DMOEMARK_SIM=ON");
+                 "there is no sim device: simulated time is not built yet; use the device cpu");
 }

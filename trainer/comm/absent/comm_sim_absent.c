@@ -1,7 +1,8 @@
-/* Stands in for simulated communication in a build without SimGrid. */
+/* Stands in for simulated communication, which is not written yet. */
 #include "trainer/comm/comm.h"
 
 mk_status mt_comm_sim_create(mk_context *ctx, mk_device *dev, mt_comm **out) {
   (void)dev, (void)out;
-  return MK_FAIL(ctx, MK_ERR_UNSUPPORTED, "this build has no simulation: configure with -DMOEMARK_SIM=ON");
+  return MK_FAIL(ctx, MK_ERR_UNSUPPORTED,
+                 "there is no sim communication: simulated time is not built yet; use the device cpu");
 }
