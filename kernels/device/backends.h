@@ -34,6 +34,10 @@ const char *mk_backend_names(char *text, size_t bytes);
 void mk_device_init(mk_device *dev, mk_context *ctx, const mk_device_config *config, const mk_device_ops *ops,
                     const mk_op_fn *table);
 
+/* Profile mode: adds the work of a call that has run to the op's counters. With host_reads the host can address device
+ * memory now, and reads from it how many rows there were. */
+void mk_device_count_work(mk_device *dev, mk_op_id op, const void *args, bool host_reads);
+
 /* Writes the names of the last launches, newest first, e.g. "swiglu_fwd, linear_fwd"; returns text. For the messages of
  * backends that learn of a fault after the launch. */
 const char *mk_device_recent_ops(const mk_device *dev, int count, char *text, size_t bytes);

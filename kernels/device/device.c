@@ -1,11 +1,12 @@
 /* The public face of a device: checks arguments, keeps the memory ledger and the counters, forwards to the backend. */
 #include "kernels/device/device.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "kernels/device/backends.h"
-#include "kernels/ops/ops.h"
+#include "kernels/ops/op_rows.h"
 
 /* ---- creation ---- */
 
@@ -50,10 +51,14 @@ void mk_stream_destroy(mk_stream *stream) {
   if (stream != NULL) stream->dev->ops->stream_destroy(stream);
 }
 
-static void count_work(mk_device *dev, mk_op_id op, const void *args) {
+void mk_device_count_work(mk_device *dev, mk_op_id op, const void *args, bool host_reads) {
   mk_op_stats *stats = &dev->stats[op];
   const mk_roofline *roof = &dev->roofline;
-  mk_work work = mk_op_work(op, args, -1);
+  if (!host_reads && mk_op_rows_on_device(op, args)) {
+    stats->flops = stats->bytes = stats->bound_s = NAN;
+    return;
+  }
+  mk_work work = mk_op_work(op, args, mk_op_rows(op, args));
   double peak = work.gemm ? roof->gemm_flops : roof->other_flops;
   double compute_s = peak > 0 ? work.flops / peak : 0;
   double memory_s = roof->bytes_per_s > 0 ? work.bytes / roof->bytes_per_s : 0;
@@ -69,7 +74,6 @@ mk_status mk_stream_launch(mk_stream *stream, mk_op_id op, const void *args, siz
   dev->ring[dev->launches % MK_LAUNCH_RING] = op;
   dev->launches += 1;
   dev->stats[op].calls += 1;
-  if (dev->config.profile) count_work(dev, op, args);
   MK_TRY(dev->ctx, dev->ops->launch(stream, op, args, args_bytes));
   return MK_OK;
 }

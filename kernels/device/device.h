@@ -66,10 +66,10 @@ enum { MK_MAX_ARGS_BYTES = 2048, MK_LAUNCH_RING = 64 };
 
 typedef struct mk_op_stats {
   int64_t calls;
-  double seconds; /* profile mode only */
-  double flops;
+  double seconds; /* profile mode only, as all below */
+  double flops;   /* of the rows worked on; NaN, as bytes and bound_s, where the host cannot read how many those are */
   double bytes;
-  double bound_s; /* profile mode with a roofline: sum over calls of max(flops / peak, bytes / bandwidth) */
+  double bound_s; /* with a roofline: sum over calls of max(flops / peak, bytes / bandwidth) */
 } mk_op_stats;
 
 /* Measured rates of the machine, for the bound; zero = unknown. */

@@ -1,10 +1,12 @@
 /* The device front: ledger, budget, arenas, faults of every allocation, registry, counters, copies, guard mode. */
+#include <math.h>
 #include <omp.h>
 #include <signal.h>
 #include <sys/resource.h>
 
 #include "kernels/device/arena.h"
 #include "kernels/device/backends.h"
+#include "kernels/device/cpu/parallel.h"
 #include "tests/support/bench.h"
 #include "tests/support/check_main.h"
 
@@ -29,7 +31,7 @@ START_TEST(unknown_device_lists_the_known) {
 }
 END_TEST
 
-/* A backend that this build lacks says how to get it. */
+/* A backend that this build or machine lacks says how to get it; sim says that there is none. */
 START_TEST(absent_devices_say_how_to_get_them) {
   const char *const names[] = {"cuda", "sim"};
   for (int i = 0; i < 2; i++) {
@@ -39,6 +41,7 @@ START_TEST(absent_devices_say_how_to_get_them) {
     mk_status st = mk_device_create(&ctx, &config, &dev);
     if (st == MK_ERR_UNSUPPORTED) ck_assert_ptr_null(dev);
     if (st == MK_ERR_UNSUPPORTED) ck_assert_uint_gt(strlen(ctx.error.message), 20);
+    if (i == 1) ck_assert_ptr_nonnull(strstr(ctx.error.message, "simulated time is not built yet"));
     if (dev != NULL) mk_device_destroy(dev);
   }
 }
@@ -220,6 +223,42 @@ START_TEST(counters_and_profile) {
 }
 END_TEST
 
+/* Of a buffer of 8 rows 3 are in use, of 4 routes 3 are kept: work is that of the rows in use. Where the host cannot
+ * read them, it is unknown; what the dims say is known everywhere. */
+START_TEST(profile_counts_rows_in_use) {
+  const mk_device_config config = {.name = "cpu", .threads = 1, .profile = true};
+  const double ends[] = {0, 1, 3}, map[] = {0, 5, -1, 2};
+  test_bench b;
+  test_bench_open(&b, &config, 1, false);
+  mk_grouped_gemm_fwd_args gemm = {.x = test_random(&b, "x", TEST_IN, mk_tensor_2d(MK_F32, 8, 5), 0, 1),
+                                   .w = test_random(&b, "w", TEST_IN, mk_tensor_3d(MK_F32, 2, 7, 5), 0, 1),
+                                   .offsets = test_values(&b, "offsets", TEST_IN, mk_tensor_1d(MK_I32, 3), ends),
+                                   .y = test_output(&b, "y", mk_tensor_2d(MK_F32, 8, 7))};
+  mk_swiglu_fwd_args swiglu = {.x = test_random(&b, "gates", TEST_IN, mk_tensor_2d(MK_F32, 8, 10), 0, 1),
+                               .rows = mk_tensor_slice(&gemm.offsets, 2, 1),
+                               .y = test_output(&b, "hidden", mk_tensor_2d(MK_F32, 8, 5))};
+  mk_permute_fwd_args permute = {.x = test_random(&b, "tokens", TEST_IN, mk_tensor_2d(MK_F32, 2, 5), 0, 1),
+                                 .map = test_values(&b, "map", TEST_IN, mk_tensor_2d(MK_I32, 2, 2), map),
+                                 .out = test_output(&b, "out", mk_tensor_2d(MK_F32, 8, 5))};
+  b.dev->roofline = (mk_roofline){.gemm_flops = 10, .other_flops = 1, .bytes_per_s = 1e9};
+  test_ok(&b, mk_grouped_gemm_fwd(b.stream, &gemm), "grouped_gemm_fwd");
+  test_ok(&b, mk_swiglu_fwd(b.stream, &swiglu), "swiglu_fwd");
+  test_ok(&b, mk_permute_fwd(b.stream, &permute), "permute_fwd");
+  mk_op_stats *stats = b.dev->stats, one = stats[MK_OP_grouped_gemm_fwd];
+  ck_assert_double_eq(one.flops, 2 * 3 * 7 * 5);
+  ck_assert_double_eq(one.bytes, 4 * (2 * 7 * 5 + 3 * 5 + 3 * 7));
+  ck_assert_double_eq(one.bound_s, 2 * 3 * 7 * 5 / 10.0);
+  ck_assert_double_eq(stats[MK_OP_swiglu_fwd].flops, mk_op_work(MK_OP_swiglu_fwd, &swiglu, 3).flops);
+  ck_assert_double_eq(stats[MK_OP_permute_fwd].bytes, 4 * (3 * 5 + 4 + 2 * 5));
+  swiglu.rows = (mk_tensor){0};
+  mk_device_count_work(b.dev, MK_OP_grouped_gemm_fwd, &gemm, false);
+  mk_device_count_work(b.dev, MK_OP_swiglu_fwd, &swiglu, false);
+  ck_assert(isnan(stats[MK_OP_grouped_gemm_fwd].flops) && isnan(stats[MK_OP_grouped_gemm_fwd].bound_s));
+  ck_assert_double_eq(stats[MK_OP_swiglu_fwd].bytes, 4 * (3 + 8) * 15);
+  test_bench_close(&b);
+}
+END_TEST
+
 static mk_status note_threads(mk_stream *stream, const void *args) {
   (void)stream;
   **(int *const *)args = omp_get_max_threads();
@@ -237,6 +276,22 @@ START_TEST(threads_are_those_asked_for) {
     ck_assert_int_eq(seen, threads);
     test_bench_close(&b);
   }
+}
+END_TEST
+
+/* A loop without sums is shared between the threads as well. */
+static void note_team(const void *args, int64_t first, int64_t count, float *partial) {
+  (void)partial;
+  for (int64_t i = first; i < first + count; i++)
+    (*(int *const *)args)[i] = omp_get_num_threads();
+}
+
+START_TEST(ranges_of_width_0_use_the_team) {
+  int seen[40] = {0}, *where = seen;
+  omp_set_num_threads(2);
+  mk_cpu_ranges_sum(40, 8, 0, note_team, &where, NULL);
+  for (int i = 0; i < 40; i++)
+    ck_assert_int_eq(seen[i], 2);
 }
 END_TEST
 
@@ -323,7 +378,9 @@ int main(void) {
   tcase_add_test(tcase, arena_two_passes);
   tcase_add_loop_test(tcase, every_allocation_may_fail, 0, CPU_DEVICES);
   tcase_add_test(tcase, counters_and_profile);
+  tcase_add_test(tcase, profile_counts_rows_in_use);
   tcase_add_loop_test(tcase, threads_are_those_asked_for, 0, CPU_DEVICES);
+  tcase_add_test(tcase, ranges_of_width_0_use_the_team);
   tcase_add_loop_test(tcase, copies_and_fills, 0, CPU_DEVICES);
   tcase_add_loop_test_raise_signal(tcase, guarded_memory_is_unreadable, SIGSEGV, 0, CPU_DEVICES);
   tcase_add_loop_test(tcase, unguarded_memory_is_readable, 0, CPU_DEVICES);

@@ -2,7 +2,7 @@
  * sleeps a random while before each; nothing runs before it has to. Kernels are those of cpu, so are the bits.
  *
  * After a fault a stream skips its items but still passes events, so that nobody hangs; poll reports the fault.
- * Times of ops stay with the workers: this device is not for measuring. */
+ * Times and work of ops stay with the workers: this device is not for measuring. */
 #include <pthread.h>
 #include <string.h>
 #include <time.h>

@@ -75,7 +75,10 @@ mk_status mk_cpu_run_op(mk_stream *stream, mk_op_id op, const void *args) {
   MK_TRY(dev->ctx, enter(stream));
   double begin_s = dev->config.profile ? mk_cpu_now_s(dev) : 0;
   mk_status st = dev->table[op](stream, args);
-  if (dev->config.profile) dev->stats[op].seconds += mk_cpu_now_s(dev) - begin_s;
+  if (dev->config.profile) {
+    dev->stats[op].seconds += mk_cpu_now_s(dev) - begin_s;
+    if (st == MK_OK) mk_device_count_work(dev, op, args, true);
+  }
   MK_TRY(dev->ctx, leave(stream, st));
   return MK_OK;
 }

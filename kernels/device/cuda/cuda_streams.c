@@ -74,6 +74,7 @@ static mk_status launch_timed(mk_stream *base, mk_op_id op, const void *args) {
   MK_CUDA_WAIT(base->dev, cudaEventSynchronize(dev->end));
   MK_CUDA(base->dev->ctx, cudaEventElapsedTime(&ms, dev->begin, dev->end));
   dev->base.stats[op].seconds += 1e-3 * (double)ms;
+  mk_device_count_work(&dev->base, op, args, false);
   return MK_OK;
 }
 
