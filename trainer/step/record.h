@@ -15,6 +15,8 @@
  * {"type":"eval","step":10,"time_s":..,"tokens":..,"loss":..}               held-out cross-entropy, nat per token;
  *                          time_s since the first step began
  * {"type":"op","name":"linear_fwd","calls":..,"time_s":..,"bound_s":..,"flops":..,"bytes":..}   profile mode, rank 0
+ *                          bound_s, flops, bytes: null (and the end's bound_s) where a call's rows stand on a device
+ *                          whose memory the host cannot read
  * {"type":"end","status":"ok|oom|nonfinite|config|io|format|comm|timeout|interrupted|error","code":0,"message":"",
  *  "steps":..,"time_s":..,"peak_bytes":{same categories},"peak_total_bytes":..,"reserved_bytes":..(VmHWM, max over
  *  ranks),"host_waits_step":..,"wire_bytes_step":..,"bound_s":..(of one step, profile mode),
