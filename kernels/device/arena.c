@@ -1,8 +1,11 @@
 /* Two-pass arenas: see arena.h. */
 #include "kernels/device/arena.h"
 
-static size_t round_up(size_t bytes) {
-  return (bytes + MK_ARENA_ALIGN_BYTES - 1) / MK_ARENA_ALIGN_BYTES * MK_ARENA_ALIGN_BYTES;
+/* Place of what follows `bytes` at `used`; a sum beyond all addresses stays the largest size, which no device gives. */
+static size_t advance(size_t used, size_t bytes) {
+  const size_t unit = MK_ARENA_ALIGN_BYTES, last = SIZE_MAX / unit * unit;
+  if (bytes > last - used) return last;
+  return used + (bytes + unit - 1) / unit * unit;
 }
 
 mk_arena mk_arena_make(mk_device *dev, mk_memory category) { return (mk_arena){.dev = dev, .category = category}; }
@@ -10,7 +13,7 @@ mk_arena mk_arena_make(mk_device *dev, mk_memory category) { return (mk_arena){.
 void mk_arena_place(mk_arena *arena, mk_tensor *t) {
   if (!mk_tensor_present(t)) return;
   t->data = arena->base != NULL ? arena->base + arena->used_bytes : NULL;
-  arena->used_bytes += round_up(mk_tensor_bytes(t));
+  arena->used_bytes = advance(arena->used_bytes, mk_tensor_bytes(t));
   if (!arena->committed && arena->used_bytes > arena->peak_bytes) arena->peak_bytes = arena->used_bytes;
 }
 

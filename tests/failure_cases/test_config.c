@@ -101,6 +101,32 @@ START_TEST(p06_capacity_never_exceeds_the_routes) {
 }
 END_TEST
 
+/* Rows that an expert of the last of `ranks` ranks accepts of the tokens of all of them. */
+static int64_t expert_capacity(int ranks, int64_t tokens, int64_t experts, int64_t top_k, double factor) {
+  mk_context ctx = {0};
+  mt_ep *ep = NULL;
+  mt_config c = tiny_config();
+  c.ranks = c.ep = ranks, c.shard = MT_SHARD_DDP, c.experts = experts, c.top_k = top_k, c.seq_len = 1;
+  c.rank_tokens = tokens / ranks, c.global_tokens = tokens, c.ep_transport = MT_EP_ROWWISE, c.eval_tokens = 0;
+  c.capacity_factor = factor, c.capacity_scope = MT_CAPACITY_EXPERT, c.label_shift_inside = false;
+  tiny_ok(&ctx, mt_config_check(&ctx, &c), "check");
+  tiny_ok(&ctx, mt_ep_create(&ctx, NULL, &c, ranks, ranks - 1, NULL, &ep), "ep");
+  int64_t capacity = ep->expert_capacity;
+  ck_assert_int_eq(ep->capacity, mt_ep_rows_max(&c, ranks));
+  ck_assert_int_le(ep->capacity, experts / ranks * capacity);
+  mt_ep_destroy(ep);
+  return capacity;
+}
+
+/* min(N, ceil(N * k * factor / E)): a token chooses an expert at most once, so that no more than all N can come. */
+START_TEST(p06_an_expert_accepts_no_more_than_all_tokens) {
+  ck_assert_int_eq(expert_capacity(2, 4, 2, 2, 2), 4);
+  ck_assert_int_eq(expert_capacity(2, 2, 8, 2, 1), 1);
+  ck_assert_int_eq(expert_capacity(2, 4, 2, 2, 0.75), 3);
+  ck_assert_int_eq(expert_capacity(2, 10, 4, 1, 1), 3); /* 2.5 */
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("failure cases: configuration");
   TCase *tc = test_case(suite, "keys", 120);
@@ -108,5 +134,6 @@ int main(void) {
   tcase_add_test(tc, o13_whole_numbers_are_checked_for_type_and_range);
   tcase_add_test(tc, e10_exchange_buffers_grow_with_k);
   tcase_add_test(tc, p06_capacity_never_exceeds_the_routes);
+  tcase_add_test(tc, p06_an_expert_accepts_no_more_than_all_tokens);
   return test_main(suite);
 }

@@ -215,6 +215,19 @@ START_TEST(expert_capacity_example) {
 }
 END_TEST
 
+/* P-07: 5 tokens, all to expert 0 of 4, k = 1, capacity factor 1: the expert accepts ceil(5 * 1 / 4) = 2. */
+START_TEST(p07_five_tokens_of_one_expert) {
+  group g = {.ranks = 1, .experts = 4, .capacity = 8, .expert_capacity = 2, .routes = {5}};
+  map_group(&g, _i);
+  expect("keep", g.keep[0], (int32_t[]){2, 0, 0, 0}, 4);
+  expect("rank", g.dst_rank[0], (int32_t[]){0, 0, -1, -1, -1}, 5);
+  expect("row", g.dst_row[0], (int32_t[]){0, 1, -1, -1, -1}, 5);
+  expect("offsets", g.offsets[0], (int32_t[]){0, 2, 2, 2, 2}, 5);
+  ck_assert_double_eq(g.dropped[0], 3);
+  ck_assert_double_eq(g.dropped[0] / g.routed[0], 0.6);
+}
+END_TEST
+
 /* Rows of an expert that are kept and asked for. */
 static int64_t kept_of(const group *g, int64_t expert, int64_t *asked) {
   int64_t kept = 0;
@@ -344,6 +357,7 @@ int main(void) {
   CONF_ADD(tcase, cases);
   tcase_add_loop_test(tcase, olmo_core_capacity_example, 0, CASE_DEVICES);
   tcase_add_loop_test(tcase, expert_capacity_example, 0, CASE_DEVICES);
+  tcase_add_loop_test(tcase, p07_five_tokens_of_one_expert, 0, CASE_DEVICES);
   tcase_add_test(tcase, properties_under_random_requests);
   tcase_add_loop_test(tcase, p14_ids_beyond_the_experts_are_refused, 0, CASE_DEVICES);
   return test_main(suite);

@@ -55,7 +55,8 @@ typedef struct mt_config {
   mk_lb_def lb_def;
   mt_lb_granularity lb_granularity;
   double lb_weight, router_z_weight, z_weight;
-  double capacity_factor;           /* rows per destination rank: ceil(factor*T*K); 0 = dropless */
+  double capacity_factor;           /* rows per destination rank: ceil(factor*T*K); 0 = dropless. Bounds nothing with ep
+                                       1 or block, which drop nothing: a model file serves every layout */
   mt_capacity_scope capacity_scope; /* a rank's experts share them, or each of its L experts has ceil(factor*T*K/L) */
   double init_std;
   bool init_bf16; /* initial values rounded to BF16, as Olmo-core draws them */
@@ -72,7 +73,7 @@ typedef struct mt_config {
   int64_t fsdp_prefetch, fsdp_prefetch_backward; /* units gathered ahead of use; backward -1 = as forward */
   mt_fsdp_reduce fsdp_reduce;
   mt_ep_transport ep_transport;
-  bool host_counts; /* without EP: the host reads the rows of each expert before it goes on */
+  bool host_counts; /* without EP, refused elsewhere: the host reads the rows of each expert before it goes on */
   int64_t seq_len;
   int64_t rank_tokens;   /* tokens of one microbatch of one rank; a multiple of seq_len */
   int64_t global_tokens; /* tokens of one step over all ranks */

@@ -1,7 +1,9 @@
 /* Combinations of keys: what only several keys together can break, each refusal with its reason. */
+#include <math.h>
 #include <string.h>
 
 #include "trainer/launch/fault.h"
+#include "trainer/parallel/ep.h"
 #include "trainer/parallel/pp_schedule.h"
 
 static mk_status check_model(mk_context *ctx, const mt_config *c) {
@@ -50,6 +52,13 @@ static mk_status check_batch(mk_context *ctx, const mt_config *c) {
   MK_CHECK(ctx, c->rank_tokens <= INT32_MAX / c->top_k, MK_ERR_CONFIG,
            "rank_tokens: %lld x top_k %lld exceeds 2^31 routes of a microbatch", (long long)c->rank_tokens,
            (long long)c->top_k);
+  int64_t rows = mt_ep_rows_max(c, mt_config_ep(c));
+  MK_CHECK(
+      ctx, rows <= INT32_MAX, MK_ERR_CONFIG,
+      "rank_tokens: %lld x top_k %lld from each of ep %lld ranks are %lld rows that may meet at the experts of one "
+      "rank, which exceeds 2^31; use a smaller rank_tokens or ep, or a capacity_factor with ep_transport rowwise "
+      "or deepep_v2 and no evaluation",
+      (long long)c->rank_tokens, (long long)c->top_k, (long long)mt_config_ep(c), (long long)rows);
   MK_CHECK(ctx, c->global_tokens % (c->rank_tokens * dp) == 0, MK_ERR_CONFIG,
            "global_tokens: %lld is not a multiple of rank_tokens %lld x %lld data-parallel ranks = %lld",
            (long long)c->global_tokens, (long long)c->rank_tokens, (long long)dp, (long long)(c->rank_tokens * dp));
@@ -91,12 +100,30 @@ static mk_status check_size(mk_context *ctx, const mt_config *c) {
   /* block transport reserves rows for tokens x top_k of every expert-parallel rank */
   double rows = (double)c->rank_tokens * (double)c->top_k * (double)mt_config_ep(c);
   double layer = (double)c->rank_tokens * (8 * d + 4 * heads + 4 * plain + 4 * experts) + rows * (4 * d + 4 * hidden);
-  double values = (double)c->layers * layer + (double)c->rank_tokens * (double)c->vocab;
+  mt_pp_shape shape = mt_pp_shape_of(c);
+  double live = (double)mt_pp_most_live(&shape, 0) / (double)(shape.ranks * shape.chunks); /* of the model's layers */
+  double values = fmax(live, 1) * (double)c->layers * layer + (double)c->rank_tokens * (double)c->vocab;
   MK_CHECK(ctx, weights <= most, MK_ERR_CONFIG,
            "layers, d_model, experts, expert_hidden, vocab: %.2g weights cannot be addressed (2^52 at most)", weights);
   MK_CHECK(ctx, values <= most, MK_ERR_CONFIG,
-           "rank_tokens: %lld tokens of this model make %.2g activations, which cannot be addressed (2^52 at most)",
-           (long long)c->rank_tokens, values);
+           "rank_tokens: %lld tokens of this model, in the %lld passes that pp_schedule keeps at once, make %.2g "
+           "activations, which cannot be addressed (2^52 at most)",
+           (long long)c->rank_tokens, (long long)mt_pp_most_live(&shape, 0), values);
+  return MK_OK;
+}
+
+/* Keys of the token exchange that would change nothing. A capacity_factor is not among them: it belongs to the model,
+ * whose exchange is dropless where a layout or transport needs no bound. */
+static mk_status check_exchange(mk_context *ctx, const mt_config *c) {
+  int64_t ep = mt_config_ep(c);
+  MK_CHECK(ctx, !c->host_counts || mt_ep_may_wait(c, ep), MK_ERR_CONFIG,
+           "host_counts: true makes the host wait only where no rank sends rows to another: set ep=1 (it is %lld) and "
+           "ep_transport to block or rowwise, or host_counts=false",
+           (long long)ep);
+  MK_CHECK(ctx, c->capacity_scope == MT_CAPACITY_RANK || c->capacity_factor == 0 || mt_ep_drops(c, ep), MK_ERR_CONFIG,
+           "capacity_scope: expert bounds nothing where the exchange is dropless, on one expert-parallel rank and with "
+           "ep_transport block; use ep > 1 (it is %lld) with rowwise or deepep_v2, or capacity_scope=rank",
+           (long long)ep);
   return MK_OK;
 }
 
@@ -184,11 +211,12 @@ mk_status mt_config_check(mk_context *ctx, const mt_config *cfg) {
   MK_TRY(ctx, check_model(ctx, cfg));
   MK_TRY(ctx, check_layout(ctx, cfg));
   MK_TRY(ctx, check_batch(ctx, cfg));
-  MK_TRY(ctx, check_size(ctx, cfg));
+  MK_TRY(ctx, check_exchange(ctx, cfg));
   MK_TRY(ctx, check_data(ctx, cfg));
   MK_TRY(ctx, check_mxfp8(ctx, cfg));
   MK_TRY(ctx, check_checkpoints(ctx, cfg));
   MK_TRY(ctx, check_fault(ctx, cfg));
   MK_TRY(ctx, check_pipeline(ctx, cfg));
+  MK_TRY(ctx, check_size(ctx, cfg));
   return check_built(ctx, cfg);
 }

@@ -1,6 +1,7 @@
 /* The table of keys: name, type, group, range, words, help. Ranges are those that the code can honour. */
 #include <float.h>
 
+#include "trainer/comm/comm.h"
 #include "trainer/launch/config.h"
 
 #define INT(g, field, lo, hi, help) \
@@ -59,8 +60,8 @@ static const mt_key KEYS[] = {
     INT(MODEL, kv_heads, 1, 65536, "key/value heads; divides heads"),
     INT(MODEL, head_dim, 2, 1024, "width of a head; even"),
     INT(MODEL, dense_hidden, 0, 1 << 24, "hidden width of a dense layer's SwiGLU"),
-    INT(MODEL, experts, 1, 65536, "routed experts of a layer"),
-    INT(MODEL, top_k, 1, 64, "experts of a token"),
+    INT(MODEL, experts, 1, MK_MAX_EXPERTS, "routed experts of a layer"),
+    INT(MODEL, top_k, 1, MK_MAX_TOP_K, "experts of a token"),
     INT(MODEL, expert_hidden, 1, 1 << 24, "hidden width of a routed expert"),
     INT(MODEL, shared_hidden, 0, 1 << 24, "hidden width of the shared expert; 0 = none"),
     INT(MODEL, vocab, 2, 1 << 24, "vocabulary"),
@@ -79,21 +80,22 @@ static const mt_key KEYS[] = {
     NUM(MODEL, lb_weight, 0, 1e6, "weight of the load-balancing loss"),
     NUM(MODEL, router_z_weight, 0, 1e6, "weight of the router z-loss"),
     NUM(MODEL, z_weight, 0, 1e6, "weight of the LM-head z-loss"),
-    NUM(MODEL, capacity_factor, 0, 1e6, "rows a destination rank accepts / (tokens x top_k); 0 = dropless"),
+    NUM(MODEL, capacity_factor, 0, 1e6,
+        "rows a destination rank accepts / (tokens x top_k); 0 = dropless, as ep 1 and ep_transport block always are"),
     ENUM(MODEL, capacity_scope, CAPACITY_SCOPE,
          "what a capacity bounds: the rows of a rank's experts together, or of each expert"),
     NUM(MODEL, init_std, 0, 100, "standard deviation of initial weights"),
     BOOL(MODEL, init_bf16, "initial weights rounded to BF16"),
 
-    INT(RUN, ranks, 1, 65536, "processes"),
-    INTW(RUN, ep, 0, 65536, WORLD, 0, "expert-parallel ranks, or world"),
-    INT(RUN, pp, 1, 65536, "pipeline ranks"),
+    INT(RUN, ranks, 1, MT_MAX_RANKS, "processes"),
+    INTW(RUN, ep, 0, MT_MAX_RANKS, WORLD, 0, "expert-parallel ranks, or world"),
+    INT(RUN, pp, 1, MT_MAX_RANKS, "pipeline ranks"),
     ENUM(RUN, pp_schedule, PP_SCHEDULE, "order of the microbatches in a pipeline"),
     INT(RUN, pp_chunks, 0, 1024, "stages of a pipeline rank; 0 = 1 for gpipe and 1f1b, 2 for interleaved and v"),
     ENUM(RUN, shard, SHARD, "sharding strategy"),
     ENUM(RUN, grad_reduce, GRAD_REDUCE, "dist_opt: how gradients are reduced"),
     NUM(RUN, bucket_mib, 0.001, 65536, "soft cap of a gradient bucket, MiB"),
-    INTW(RUN, fsdp_shard_ranks, 0, 65536, ALL, 0,
+    INTW(RUN, fsdp_shard_ranks, 0, MT_MAX_RANKS, ALL, 0,
          "fsdp: neighbouring ranks that share one copy of the parameters, or all"),
     ENUM(RUN, fsdp_reshard, RESHARD, "fsdp: until when gathered weights stay"),
     INT(RUN, fsdp_prefetch, 0, 1000, "fsdp: units gathered ahead of their use"),

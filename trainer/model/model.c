@@ -43,10 +43,10 @@ static mk_status create_set(mt_model *m, mt_set *set) {
 
 static mk_status create_sets(mt_model *m, int sets) {
   MK_TRY(m->ctx, mk_heap_array(m->ctx, (size_t)sets, sizeof *m->set, &m->set));
-  MK_TRY(m->ctx, mk_heap_array(m->ctx, (size_t)(sets * m->n_layers), sizeof *m->layers, &m->layers));
+  MK_TRY(m->ctx, mk_heap_array(m->ctx, (size_t)sets * (size_t)m->n_layers, sizeof *m->layers, &m->layers));
   m->sets = sets;
   for (int i = 0; i < sets; i++) {
-    m->set[i].layer = m->layers + i * m->n_layers;
+    m->set[i].layer = m->layers + (ptrdiff_t)i * m->n_layers;
     MK_TRY(m->ctx, create_set(m, &m->set[i]));
   }
   return MK_OK;
@@ -75,7 +75,7 @@ out:
 
 void mt_model_destroy(mt_model *m) {
   if (m == NULL) return;
-  for (int i = 0; m->layers != NULL && i < m->sets * m->n_layers; i++)
+  for (int64_t i = 0; m->layers != NULL && i < (int64_t)m->sets * m->n_layers; i++)
     mt_ep_layer_destroy(m->ep, &m->layers[i].mlp.ep);
   mk_heap_free(m->ctx, m->layers);
   mk_heap_free(m->ctx, m->set);

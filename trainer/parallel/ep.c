@@ -12,23 +12,36 @@ static int64_t whole_rows(double rows, int64_t all) {
   return ceil(rows) < (double)all ? (int64_t)fmax(ceil(rows), 1) : all;
 }
 
+bool mt_ep_drops(const mt_config *cfg, int64_t ranks) {
+  return ranks > 1 && cfg->ep_transport != MT_EP_BLOCK && cfg->capacity_factor > 0;
+}
+
+bool mt_ep_may_wait(const mt_config *cfg, int64_t ranks) { return ranks == 1 && cfg->ep_transport != MT_EP_DEEPEP_V2; }
+
+typedef struct row_sizes {
+  int64_t capacity, expert_capacity, rows_max; /* of mt_ep */
+} row_sizes;
+
 /* Rows that a rank may receive in training. The block transport and a single rank are dropless: all routes of the group
  * may meet here. The others have, by capacity_scope,
  *   rank    a pool of ceil(capacity_factor * T * K) rows (Olmo-core 3.0.0 compute_ep_no_sync_rank_capacity)
  *   expert  ceil(capacity_factor * T * K / L) rows for each of the L experts, which is the same share of all R*T*K
- *           routes (Lepikhin et al. 2020, GShard, arXiv 2006.16668)
+ *           routes (Lepikhin et al. 2020, GShard, arXiv 2006.16668), but no more than the R*T tokens that can come
  * Evaluation is dropless: a run that evaluates has buffers for all routes. */
-static void size_rows(mt_ep *ep, const mt_config *cfg) {
-  int64_t routes = cfg->rank_tokens * cfg->top_k, all = routes * ep->ranks, local = ep->experts / ep->ranks;
+static row_sizes size_rows(const mt_config *cfg, int64_t ranks) {
+  int64_t routes = cfg->rank_tokens * cfg->top_k, all = routes * ranks, local = cfg->experts / ranks;
   double pool = cfg->capacity_factor * (double)routes;
-  bool drops = ep->ranks > 1 && cfg->ep_transport != MT_EP_BLOCK && cfg->capacity_factor > 0;
-  ep->capacity = drops ? whole_rows(pool, all) : all;
+  bool drops = mt_ep_drops(cfg, ranks);
+  row_sizes sizes = {.capacity = drops ? whole_rows(pool, all) : all};
   if (drops && cfg->capacity_scope == MT_CAPACITY_EXPERT) {
-    ep->expert_capacity = whole_rows(pool / (double)local, all);
-    ep->capacity = mk_min(local * ep->expert_capacity, all);
+    sizes.expert_capacity = whole_rows(pool / (double)local, ranks * cfg->rank_tokens);
+    sizes.capacity = mk_min(local * sizes.expert_capacity, all);
   }
-  ep->rows_max = cfg->eval_tokens > 0 ? all : ep->capacity;
+  sizes.rows_max = cfg->eval_tokens > 0 ? all : sizes.capacity;
+  return sizes;
 }
+
+int64_t mt_ep_rows_max(const mt_config *cfg, int64_t ranks) { return size_rows(cfg, ranks).rows_max; }
 
 const mt_ep_ops *mt_ep_ops_for(const mt_config *cfg, int ranks) {
   if (cfg->ep_transport == MT_EP_DEEPEP_V2) return &mt_ep_deepep_v2_ops; /* also on one rank: its numerics differ */
@@ -40,6 +53,7 @@ mk_status mt_ep_create(mk_context *ctx, mk_device *dev, const mt_config *cfg, in
                        mt_ep **out) {
   mk_status st = MK_OK;
   mt_ep *ep = NULL;
+  row_sizes sizes = size_rows(cfg, ranks);
   MK_TRY(ctx, mk_heap_alloc(ctx, sizeof *ep, &ep));
   *ep = (mt_ep){.ctx = ctx,
                 .dev = dev,
@@ -50,13 +64,15 @@ mk_status mt_ep_create(mk_context *ctx, mk_device *dev, const mt_config *cfg, in
                 .top_k = cfg->top_k,
                 .experts = cfg->experts,
                 .d_model = cfg->d_model,
+                .rows_max = sizes.rows_max,
+                .capacity = sizes.capacity,
+                .expert_capacity = sizes.expert_capacity,
                 .dtype = mt_compute_dtype(cfg),
                 .mxfp8 = mt_mxfp8_mlp(cfg),
                 .mxfp8_wire = mt_mxfp8_ep(cfg),
                 .mxfp8_rule = cfg->mxfp8_scale};
   ep->ops = mt_ep_ops_for(cfg, ranks);
-  size_rows(ep, cfg);
-  ep->host_counts = ranks == 1 && cfg->host_counts;
+  ep->host_counts = cfg->host_counts && mt_ep_may_wait(cfg, ranks);
   if (ep->ops == &mt_ep_block_ops || ep->host_counts) {
     MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)(ranks * ep->experts), sizeof(int32_t), &ep->host_requested), out);
     MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)ep->rows_max, sizeof(int32_t), &ep->host_reorder), out);
@@ -109,11 +125,14 @@ void mt_ep_layer_place(mt_ep *ep, mt_ep_layer *layer, mk_arena *activations, mk_
   layer->weights = mk_tensor_2d(mt_ep_master(ep), t, k);
   layer->position = mk_tensor_2d(MK_I32, t, k);
   layer->total = mk_tensor_1d(MK_I32, ep->experts);
-  layer->map = mk_tensor_2d(MK_I32, t, k);
   layer->offsets = mk_tensor_1d(MK_I32, local + 1);
-  mk_tensor *all[] = {&layer->idx, &layer->weights, &layer->position, &layer->total, &layer->map, &layer->offsets};
+  mk_tensor *all[] = {&layer->idx, &layer->weights, &layer->position, &layer->total, &layer->offsets};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
     mk_arena_place(activations, all[i]);
+  if (!ep->ops->windowed) {
+    layer->map = mk_tensor_2d(MK_I32, t, k);
+    mk_arena_place(activations, &layer->map);
+  }
   if (!ep->ops->weighs_rows) {
     layer->returned = mk_tensor_2d(ep->dtype, t * k, ep->d_model);
     mk_arena_place(activations, &layer->returned);
@@ -189,7 +208,8 @@ mt_ep_memory mt_ep_layer_memory(const mt_ep *ep) {
   mt_ep_memory memory = ep->ops->layer_memory(ep);
   int64_t routes = ep->tokens * ep->top_k, master = (int64_t)mk_dtype_bytes(mt_ep_master(ep));
   memory.activations +=
-      4 * (3 * routes + ep->experts + ep->experts / ep->ranks + 1) + master * routes + 6 * MK_ARENA_ALIGN_BYTES;
+      4 * (2 * routes + ep->experts + ep->experts / ep->ranks + 1) + master * routes + 5 * MK_ARENA_ALIGN_BYTES;
+  if (!ep->ops->windowed) memory.activations += 4 * routes + MK_ARENA_ALIGN_BYTES;
   if (!ep->ops->weighs_rows) memory.activations += mt_ep_row_bytes(ep, routes) + MK_ARENA_ALIGN_BYTES;
   return memory;
 }

@@ -31,7 +31,8 @@ typedef struct mt_ep_layer {
   mk_tensor weights;     /* f32 [T,K] */
   mk_tensor position;    /* i32 [T,K] place among this rank's routes to the same expert */
   mk_tensor total;       /* i32 [E] this rank's routes per expert */
-  mk_tensor map;         /* i32 [T,K] row of each route in `returned` (own routes, expert-major); -1 = dropped */
+  mk_tensor map;         /* i32 [T,K] row of each own route in `returned`: own routes, expert-major; windowed: route r
+                            is row r, the table that all layers share */
   mk_tensor offsets;     /* i32 [L+1] rows of the local experts in `rows` */
   mk_tensor rows;        /* c [N,D] input rows of the local experts; absent with mxfp8: see mt_ep_rows */
   mk_mxfp8 rows_q;       /* mxfp8, else absent: the same along D; saved */
@@ -94,7 +95,8 @@ struct mt_ep {
   int64_t tokens, top_k, experts, d_model;
   int64_t rows_max;        /* N: rows of the buffers; all routes of the group where a run evaluates */
   int64_t capacity;        /* rows that a rank accepts in training, <= N */
-  int64_t expert_capacity; /* rows that an expert accepts in training from all ranks; 0 = as its rank's pool allows */
+  int64_t expert_capacity; /* rows that an expert accepts in training from all ranks, <= R*T: a token goes to an expert
+                              at most once; 0 = as its rank's pool allows */
   mk_dtype dtype;
   bool mxfp8, mxfp8_wire; /* the experts multiply MXFP8; rows travel as MXFP8 (mxfp8_ep) */
   mk_mxfp8_rule mxfp8_rule;
@@ -132,6 +134,16 @@ static inline bool mt_ep_arrives_mxfp8(const mt_ep *ep) { return ep->mxfp8_wire 
 
 /* How rows reach their experts over `ranks` ranks. */
 const mt_ep_ops *mt_ep_ops_for(const mt_config *cfg, int ranks);
+
+/* Whether a capacity bounds the rows of a rank's experts, so that routes may drop in training: with capacity_factor
+ * above 0, more than one rank, and a transport that is not dropless. */
+bool mt_ep_drops(const mt_config *cfg, int64_t ranks);
+
+/* Rows that the buffers of a rank's experts hold (rows_max of its mt_ep). */
+int64_t mt_ep_rows_max(const mt_config *cfg, int64_t ranks);
+
+/* Whether host_counts makes the host wait: no rank sends rows to another. */
+bool mt_ep_may_wait(const mt_config *cfg, int64_t ranks);
 
 /* Transport for cfg over `ranks` ranks; comm may be NULL when only memory is planned. */
 mk_status mt_ep_create(mk_context *ctx, mk_device *dev, const mt_config *cfg, int ranks, int rank, mt_comm *comm,

@@ -47,6 +47,13 @@ static void order_rank(const walk *w, int rank, mt_pp_pass *order) {
   if (first > 0 && first < total) order[2 * total - first].pause = left;
 }
 
+int64_t mt_pp_most_live(const mt_pp_shape *s, int rank) {
+  int64_t behind = s->ranks - 1 - rank, all = s->chunks * s->microbatches, most = all;
+  if (s->schedule == MT_PP_1F1B) most = behind + 1;
+  if (s->schedule == MT_PP_INTERLEAVED) most = (s->chunks - 1) * (s->microbatches / mt_pp_rounds(s)) + 2 * behind + 1;
+  return most < all ? most : all;
+}
+
 int64_t mt_pp_rounds(const mt_pp_shape *shape) {
   int64_t rounds = shape->microbatches / shape->ranks;
   return rounds > 1 ? rounds : 1;

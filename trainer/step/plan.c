@@ -17,14 +17,18 @@ void mt_memory_plan_count(mt_memory_plan *plan, mk_device *dev, mt_model *model,
 
 static size_t planned_total(const mt_memory_plan *plan) {
   size_t total = 0;
-  for (int i = 0; i < MK_MEM_COUNT; i++)
-    total += plan->arena[i].peak_bytes;
+  for (int i = 0; i < MK_MEM_COUNT; i++) {
+    size_t more = plan->arena[i].peak_bytes;
+    total = more < SIZE_MAX - total ? total + more : SIZE_MAX;
+  }
   return total;
 }
 
 /* One message with all categories, before the first allocation, so that a refused run costs nothing. */
 static mk_status check_budget(const mt_memory_plan *plan, mk_context *ctx, size_t budget) {
   size_t total = planned_total(plan);
+  MK_CHECK(ctx, total < SIZE_MAX, MK_ERR_MEMORY,
+           "out of memory: the run needs more than any machine can address; use a smaller model or rank_tokens");
   if (budget == 0 || total <= budget) return MK_OK;
   char parts[256] = "";
   size_t used = 0;

@@ -53,7 +53,8 @@ run "report of a run without counts" 0 "$moemark" report "$work/cut"
 
 run "option from the environment" 0 env MOEMARK_LAUNCHES=1 "$moemark" run "$study" -o "$work/env" -q
 [ "$(wc -l <"$work/env/fake/latest/runs.csv")" = 3 ] || fail "MOEMARK_LAUNCHES was not heard"
-run "scope of a capacity" 0 "$moemark" run "$study" -o "$work/scope" -q --launches 1 -S capacity_factor=1.25 -S capacity_scope=expert
+run "scope of a capacity" 0 "$moemark" run "$study" -o "$work/scope" -q --launches 1 -S capacity_factor=1.25 -S capacity_scope=expert \
+  -S ranks=2 -S ep=2 -S shard=ddp -S ep_transport=rowwise -S global_tokens=512
 has "scope of a capacity" "$work/scope/fake/latest/manifest.json" '"capacity_scope":	"expert"'
 head -n 1 "$work/scope/fake/latest/runs.csv" | grep -q ',capacity_scope$' || fail "runs.csv has no column capacity_scope"
 tail -n 1 "$work/scope/fake/latest/runs.csv" | grep -q ',expert$' || fail "runs.csv does not show the scope of the capacity"

@@ -106,7 +106,8 @@ static void check_experts(check *c, mt_trainer *t, const int32_t *requested, con
   int64_t local = ep->experts / ep->ranks, all = ep->ranks * ep->tokens * ep->top_k, total = 0;
   bool scoped = cfg->capacity_scope == MT_CAPACITY_EXPERT;
   double share = cfg->capacity_factor * (double)(ep->tokens * ep->top_k) / (scoped ? (double)local : 1);
-  int64_t bound = cfg->capacity_factor > 0 ? mk_min((int64_t)fmax(ceil(share), 1), all) : all;
+  int64_t most = scoped ? ep->ranks * ep->tokens : all; /* a token goes to an expert at most once */
+  int64_t bound = cfg->capacity_factor > 0 ? mk_min((int64_t)fmax(ceil(share), 1), most) : all;
   for (int64_t l = 0; l < local; l++) {
     int64_t asked = 0, got = (int64_t)(offsets[l + 1] - offsets[l]);
     for (int s = 0; s < ep->ranks; s++)
@@ -250,6 +251,8 @@ static void check_window(check *c, mt_trainer *t) {
          got >= buffers && got <= most);
   expect(c, "a packing buffer", 0, 0, 1,
          !mk_tensor_present(&ep->recv) && mk_tensor_present(&ep->send) == mt_ep_arrives_mxfp8(ep));
+  const mk_tensor *map = &t->model->set[0].layer[t->model->n_layers - 1].mlp.ep.map;
+  expect(c, "a map of a layer's own", 0, 0, 1, !mk_tensor_present(map)); /* no pass yet: then it is the shared one */
   if (c->ctx.rank == 0)
     printf("window %lld bytes: %lld of rows, %lld of tables and gaps; a packing buffer would take %lld\n",
            (long long)got, (long long)buffers, (long long)(got - buffers), (long long)mt_ep_row_bytes(ep, routes));
