@@ -43,7 +43,7 @@ static bool make_resident(char *block, size_t bytes) {
   if (madvise(block, bytes, POPULATE_WRITE) == 0) return true;
   if (errno != EINVAL) return false;
   for (size_t at = 0; at < bytes; at += page_bytes())
-    ((volatile char *)block)[at] = 0;
+    ((volatile char *)block)[at] = ((volatile char *)block)[at];
   return true;
 }
 
@@ -64,13 +64,21 @@ static double number_in(const char *path, const char *label, double otherwise) {
   return value;
 }
 
-/* What can be made resident before the kernel must end a process to get memory: of the machine, and of the container
- * (cgroup 2). Infinite where the kernel does not tell. */
-static double available_bytes(void) {
-  double machine = 1024 * number_in("/proc/meminfo", "MemAvailable:", HUGE_VAL);
-  double limit = number_in("/sys/fs/cgroup/memory.max", "", HUGE_VAL); /* "max": no number */
-  double left = limit - number_in("/sys/fs/cgroup/memory.current", "", 0);
+double mk_memory_available(const mk_memory_files *files) {
+  double machine = 1024 * number_in(files->machine, "MemAvailable:", HUGE_VAL);
+  double limit = number_in(files->limit, "", HUGE_VAL); /* "max": no number */
+  double kept = number_in(files->parts, "inactive_file ", 0) + number_in(files->parts, "active_file ", 0);
+  double used = number_in(files->used, "", 0) - kept;
+  double left = limit - (used > 0 ? used : 0);
   return left < machine ? left : machine;
+}
+
+static double available_bytes(void) {
+  static const mk_memory_files files = {.machine = "/proc/meminfo",
+                                        .limit = "/sys/fs/cgroup/memory.max",
+                                        .used = "/sys/fs/cgroup/memory.current",
+                                        .parts = "/sys/fs/cgroup/memory.stat"};
+  return mk_memory_available(&files);
 }
 
 /* Whether a limit on addresses (ulimit -v) leaves room for the block and, beside it, for the code that libraries
@@ -80,6 +88,13 @@ static bool addresses_left(size_t bytes) {
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return true;
   double used = (double)page_bytes() * number_in("/proc/self/statm", "", 0);
   return used + (double)bytes + LIBRARY_BYTES <= (double)limit.rlim_cur;
+}
+
+size_t mk_pages_round(size_t bytes) { return round_up(bytes, page_bytes()); }
+
+bool mk_pages_populate(void *block, size_t bytes) {
+  uintptr_t first = (uintptr_t)block / page_bytes() * page_bytes();
+  return bytes == 0 || make_resident((char *)first, round_up((uintptr_t)block + bytes, page_bytes()) - first);
 }
 
 mk_status mk_pages_alloc(mk_context *ctx, size_t bytes, void **out) {

@@ -19,6 +19,12 @@ with() {
 MPI=(mpirun --allow-run-as-root --oversubscribe --bind-to none -mca mpi_yield_when_idle 1 -np 2)
 ranks() { "${MPI[@]}" "$T" "${TINY[@]}" --set ranks=2 --set shard=ddp --set global_tokens=32 "$@"; }
 
+# Four ranks in two groups, whose windows are 72 MiB a group.
+four_ranks() {
+  "${MPI[@]:0:${#MPI[@]}-2}" -np 4 "$T" "${TINY[@]}" --set ranks=4 --set ep=2 --set shard=ddp --set ep_transport=rowwise \
+    --set capacity_factor=0 --set d_model=512 --set rank_tokens=1536 --set global_tokens=6144 "$@"
+}
+
 # moemark run of the shipped study, one case of smoke scale.
 one() { "$M" run "$STUDY" -o out -E 'experts == 8 and stack == dist_opt' "$@"; }
 # shellcheck disable=SC2120,SC2119 # the arguments come from cells of cases.tsv

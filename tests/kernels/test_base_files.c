@@ -1,5 +1,8 @@
-/* kernels/base on the disk: files, JSON in them, folders, SHA-256. */
+/* kernels/base on the disk: files, JSON in them, folders, SHA-256; pages, and what files say of memory. */
 #include <cjson/cJSON.h>
+#include <fcntl.h>
+#include <math.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,6 +11,7 @@
 #include "kernels/base/hash.h"
 #include "kernels/base/heap.h"
 #include "kernels/base/json.h"
+#include "kernels/base/pages.h"
 #include "tests/support/check_main.h"
 #include "tests/support/files.h"
 
@@ -148,11 +152,58 @@ START_TEST(sha256_known_answers) {
 }
 END_TEST
 
+static void write_text(const char *path, const char *text) { test_file_write(path, text, strlen(text)); }
+
+/* Pages that cannot be had are told, where a write would end the process: here those beyond the end of a file. */
+START_TEST(pages_of_a_mapping) {
+  test_folder f = test_folder_make();
+  char path[TEST_PATH_BYTES];
+  const size_t page = mk_pages_round(1);
+  int fd = open(test_path(&f, "shared", path), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ck_assert(fd >= 0 && ftruncate(fd, (off_t)(2 * page)) == 0);
+  char *base = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  ck_assert(base != MAP_FAILED);
+  base[page - 1] = 7;
+  ck_assert(mk_pages_populate(base, 2 * page) && mk_pages_populate(base + 64, 2 * page - 64));
+  ck_assert(mk_pages_populate(base, 0) && base[page - 1] == 7);
+  ck_assert(!mk_pages_populate(base, 4 * page));
+  ck_assert_uint_eq(mk_pages_round(page + 1), 2 * page);
+  munmap(base, 4 * page);
+  close(fd);
+  test_folder_remove(&f);
+}
+END_TEST
+
+/* What a container can still take: its use counts files that were read, which the kernel drops before it ends a
+ * process. */
+START_TEST(memory_left_in_a_container) {
+  test_folder f = test_folder_make();
+  char machine[TEST_PATH_BYTES], limit[TEST_PATH_BYTES], used[TEST_PATH_BYTES], parts[TEST_PATH_BYTES];
+  const mk_memory_files files = {test_path(&f, "meminfo", machine), test_path(&f, "memory.max", limit),
+                                 test_path(&f, "memory.current", used), test_path(&f, "memory.stat", parts)};
+  ck_assert(isinf(mk_memory_available(&files))); /* the kernel does not tell */
+  write_text(machine, "MemTotal:       2000 kB\nMemAvailable:   1000 kB\n");
+  ck_assert_double_eq(mk_memory_available(&files), 1024000);
+  write_text(limit, "max\n");
+  write_text(used, "900000\n");
+  ck_assert_double_eq(mk_memory_available(&files), 1024000);
+  write_text(limit, "1000000\n");
+  ck_assert_double_eq(mk_memory_available(&files), 100000);
+  write_text(parts, "anon 100000\nfile 800000\ninactive_file 500000\nactive_file 200000\nunevictable 7\n");
+  ck_assert_double_eq(mk_memory_available(&files), 800000);
+  write_text(used, "600000\n"); /* read a moment apart: no more than the limit */
+  ck_assert_double_eq(mk_memory_available(&files), 1000000);
+  test_folder_remove(&f);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("base_files");
   TCase *tcase = test_case(suite, "base_files", 60);
   tcase_add_test(tcase, only_regular_files_are_opened);
   tcase_add_test(tcase, pieces_of_a_file);
+  tcase_add_test(tcase, pages_of_a_mapping);
+  tcase_add_test(tcase, memory_left_in_a_container);
   tcase_add_test(tcase, json_objects);
   tcase_add_test(tcase, names_in_a_folder);
   tcase_add_test(tcase, sha256_known_answers);

@@ -46,7 +46,8 @@ typedef struct mt_comm_ops {
   mk_status (*group_end)(mt_comm *comm, mk_stream *s);
   /* new communicator of the ranks with equal color (>= 0), ordered by key; collective over comm */
   mk_status (*split)(mt_comm *comm, int color, int key, const char *purpose, mt_comm **out);
-  /* `bytes` of memory per rank that peers can write; collective. Charged to MK_MEM_COMM of the device. */
+  /* `bytes` of memory per rank that peers can write; collective, also over the other communicators split from the same
+   * one, whose windows share the memory of a node. Charged to MK_MEM_COMM of the device. */
   mk_status (*window_create)(mt_comm *comm, mk_device *dev, size_t bytes, mt_window **out);
   void (*window_destroy)(mt_window *window);
   /* asynchronous faults so far; also notices dead peers where the backend can */

@@ -28,6 +28,7 @@ typedef struct mt_mpi_job {
   bool stuck;       /* a communication could not be completed: finalising would hang */
   double timeout_s; /* 0 = none */
   int spin_polls;   /* polls before the processor is yielded */
+  MPI_Comm node;    /* the job's ranks on this node */
 } mt_mpi_job;
 
 /* A transfer list that waits for its stream. */

@@ -67,13 +67,11 @@ static int choose_spin_polls(int local_ranks) {
   return local_ranks <= n ? SPIN_ALONE : SPIN_SHARED;
 }
 
-static mk_status count_local(mk_context *ctx, MPI_Comm world, int *out) {
-  MPI_Comm node = MPI_COMM_NULL;
-  int n = 0;
-  MT_MPI(ctx, MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
-  MT_MPI(ctx, MPI_Comm_size(node, &n));
-  MT_MPI(ctx, MPI_Comm_free(&node));
-  *out = n;
+static mk_status open_node(mk_context *ctx, MPI_Comm world, mt_mpi_job *job) {
+  int local = 0;
+  MT_MPI(ctx, MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &job->node));
+  MT_MPI(ctx, MPI_Comm_size(job->node, &local));
+  job->spin_polls = choose_spin_polls(local);
   return MK_OK;
 }
 
@@ -82,7 +80,9 @@ static mk_status count_local(mk_context *ctx, MPI_Comm world, int *out) {
 void mt_mpi_job_release(mk_context *ctx, mt_mpi_job *job) {
   job->users -= 1;
   if (job->users > 0) return;
-  if (job->owns_mpi && !job->stuck && ctx->error.status == MK_OK) MPI_Finalize();
+  bool healthy = !job->stuck && ctx->error.status == MK_OK;
+  if (healthy && job->node != MPI_COMM_NULL) MPI_Comm_free(&job->node);
+  if (healthy && job->owns_mpi) MPI_Finalize();
   mk_heap_free(ctx, job);
 }
 
@@ -123,17 +123,17 @@ mk_status mt_comm_mpi_create(mk_context *ctx, const mt_comm_mpi_config *config, 
   mt_mpi_job *job = NULL;
   mt_mpi_comm *world = NULL;
   MPI_Comm mpi = MPI_COMM_NULL;
-  int local = 1, size = 0;
+  int size = 0;
   mk_status st = MK_OK;
   MK_CHECK(ctx, config->timeout_s >= 0, MK_ERR_CONFIG, "communication timeout of %g s is negative", config->timeout_s);
   MK_TRY(ctx, mk_heap_alloc(ctx, sizeof *job, &job));
   job->users = 1;
+  job->node = MPI_COMM_NULL;
   job->timeout_s = config->timeout_s;
   MK_TRY_GOTO(ctx, init_mpi(ctx, job, config->threaded), out);
   MT_MPI_GOTO(ctx, MPI_Comm_size(MPI_COMM_WORLD, &size), out);
   MK_CHECK_GOTO(ctx, size <= MT_MAX_RANKS, MK_ERR_CONFIG, out, "%d ranks: at most %d", size, (int)MT_MAX_RANKS);
-  MK_TRY_GOTO(ctx, count_local(ctx, MPI_COMM_WORLD, &local), out);
-  job->spin_polls = choose_spin_polls(local);
+  MK_TRY_GOTO(ctx, open_node(ctx, MPI_COMM_WORLD, job), out);
   if (config->alike != NULL) MK_TRY_GOTO(ctx, check_alike(ctx, MPI_COMM_WORLD, config->alike), out);
   MT_MPI_GOTO(ctx, MPI_Comm_dup(MPI_COMM_WORLD, &mpi), out);
   MK_TRY_GOTO(ctx, mt_mpi_open(ctx, job, mpi, "world", &world), out);

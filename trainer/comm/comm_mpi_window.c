@@ -1,10 +1,12 @@
 /* Windows of the MPI backend. Ranks of one node share memory through MPI_Win_allocate_shared, so that a peer's rows are
  * written by plain stores; otherwise every rank has memory of its own and no peer address. Creation is collective and
- * agrees on one outcome before anything collective is allocated: when one rank cannot, none does. */
+ * agrees on one outcome before anything collective is allocated, and again once its pages are taken: when one rank
+ * cannot, none does. */
 #include <stdint.h>
 #include <string.h>
 
 #include "kernels/base/heap.h"
+#include "kernels/base/pages.h"
 #include "trainer/comm/comm_mpi.h"
 #include "trainer/comm/shm.h"
 
@@ -15,14 +17,20 @@ typedef struct mpi_window {
   MPI_Win win;  /* MPI_WIN_NULL without shared memory */
 } mpi_window;
 
-/* Replaces *value by its reduction over the ranks. */
-static mk_status agree(mk_context *ctx, mt_mpi_comm *c, MPI_Op op, int64_t *value) {
+static const char WINDOW[] = "window of the ranks"; /* in messages */
+
+/* Replaces *value by its reduction over the ranks of `among`. */
+static mk_status agree_among(mk_context *ctx, mt_mpi_comm *c, MPI_Comm among, MPI_Op op, int64_t *value) {
   MPI_Request request = MPI_REQUEST_NULL;
   c->vote[0] = *value;
-  int started = MPI_Iallreduce(&c->vote[0], &c->vote[1], 1, MPI_INT64_T, op, c->mpi, &request);
+  int started = MPI_Iallreduce(&c->vote[0], &c->vote[1], 1, MPI_INT64_T, op, among, &request);
   MK_TRY(ctx, mt_mpi_complete(ctx, c, started, request, "window_create"));
   *value = c->vote[1];
   return MK_OK;
+}
+
+static mk_status agree(mk_context *ctx, mt_mpi_comm *c, MPI_Op op, int64_t *value) {
+  return agree_among(ctx, c, c->mpi, op, value);
 }
 
 /* Do all ranks of the communicator run on one node? */
@@ -55,12 +63,18 @@ static void release(mpi_window *w) {
   mk_heap_free(ctx, w);
 }
 
+enum { ALIGN_BYTES = 64 };
+
+/* What a rank's part of a segment takes: the window wherever it may begin, on pages of its own. */
+static size_t part_bytes(size_t bytes) { return mk_pages_round(bytes + ALIGN_BYTES); }
+
 /* The part of a creation that a rank does alone. */
-static mk_status prepare(mt_comm *comm, mk_device *dev, size_t bytes, bool shared, size_t all_bytes, mpi_window **out) {
+static mk_status prepare(mt_comm *comm, mk_device *dev, size_t bytes, bool shared, size_t node_bytes,
+                         mpi_window **out) {
   mk_context *ctx = comm->ctx;
   mpi_window *w = NULL;
   mk_status st = MK_OK;
-  if (shared) MK_TRY(ctx, mt_shm_check(ctx, "window of the ranks", all_bytes, mt_shm_free_bytes()));
+  if (shared) MK_TRY(ctx, mt_shm_check(ctx, WINDOW, node_bytes, mt_shm_free_bytes()));
   MK_TRY(ctx, mk_heap_alloc(ctx, sizeof *w, &w));
   w->base = (mt_window){.comm = comm, .dev = dev, .bytes = bytes};
   w->shared = shared;
@@ -80,12 +94,26 @@ out:
   return st;
 }
 
-enum { ALIGN_BYTES = 64 };
-
 /* All processes map the segment at page boundaries, so rounding up gives the same place in each of them. */
 static void *align(void *base) { return (void *)(((uintptr_t)base + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES); }
 
-/* Each rank's part on its own pages; cleared, as device memory is, which also claims the pages now. */
+/* Takes the pages of the own part now and clears them, as device memory is. Other jobs take theirs at the same time, so
+ * that only this tells whether there was room for all. One outcome for the group. */
+static mk_status claim(mk_context *ctx, mt_mpi_comm *c, mpi_window *w) {
+  bool got = mk_pages_populate(w->base.base, w->base.bytes);
+  int64_t refused = got ? 0 : ctx->rank + 1;
+  mk_status st = MK_OK;
+  if (got) memset(w->base.base, 0, w->base.bytes);
+  if (!got) st = mt_shm_fail(ctx, WINDOW, part_bytes(w->base.bytes), mt_shm_free_bytes());
+  mk_status agreed = agree(ctx, c, MPI_MAX, &refused);
+  if (st == MK_OK) st = agreed;
+  MK_TRY(ctx, st);
+  MK_CHECK(ctx, refused == 0, MK_ERR_MEMORY, "window_create on %s: rank %lld could not", c->base.purpose,
+           (long long)refused - 1);
+  return MK_OK;
+}
+
+/* Each rank's part on its own pages. */
 static mk_status allocate_shared(mk_context *ctx, mt_mpi_comm *c, mpi_window *w) {
   MPI_Info info = MPI_INFO_NULL;
   MPI_Aint bytes = (MPI_Aint)w->base.bytes + ALIGN_BYTES, peer_bytes = 0;
@@ -100,8 +128,7 @@ static mk_status allocate_shared(mk_context *ctx, mt_mpi_comm *c, mpi_window *w)
     w->base.peer_base[r] = align(w->base.peer_base[r]);
   }
   w->base.base = w->base.peer_base[c->base.rank];
-  memset(w->base.base, 0, w->base.bytes);
-  MK_TRY_GOTO(ctx, mt_mpi_meet(ctx, c, "window_create"), out);
+  MK_TRY_GOTO(ctx, claim(ctx, c, w), out);
 out:
   MPI_Info_free(&info);
   return st;
@@ -112,11 +139,12 @@ mk_status mt_mpi_window_create(mt_comm *comm, mk_device *dev, size_t bytes, mt_w
   mt_mpi_comm *c = (mt_mpi_comm *)comm;
   mpi_window *w = NULL;
   bool shared = false;
-  int64_t all_bytes = (int64_t)bytes;
   MK_TRY(ctx, mt_mpi_meet(ctx, c, "window_create"));
   MK_TRY(ctx, mt_mpi_record(c, on_one_node(ctx, c, &shared)));
-  MK_TRY(ctx, agree(ctx, c, MPI_SUM, &all_bytes));
-  mk_status st = prepare(comm, dev, bytes, shared, (size_t)all_bytes, &w);
+  /* all groups of the node take from one /dev/shm at once */
+  int64_t node_bytes = shared ? (int64_t)part_bytes(bytes) : 0;
+  MK_TRY(ctx, agree_among(ctx, c, c->job->node, MPI_SUM, &node_bytes));
+  mk_status st = prepare(comm, dev, bytes, shared, (size_t)node_bytes, &w);
   int64_t refused = st != MK_OK ? ctx->rank + 1 : 0; /* names the rank in the others' message */
   MK_TRY_GOTO(ctx, st, out);
   MK_TRY_GOTO(ctx, agree(ctx, c, MPI_MAX, &refused), out);

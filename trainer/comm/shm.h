@@ -14,6 +14,9 @@ size_t mt_shm_free_bytes(void);
 /* MK_ERR_MEMORY with both numbers and the remedy when `free_bytes` are fewer than `needed_bytes`. */
 mk_status mt_shm_check(mk_context *ctx, const char *what, size_t needed_bytes, size_t free_bytes);
 
+/* That failure, for one who found out otherwise that there is no room. */
+mk_status mt_shm_fail(mk_context *ctx, const char *what, size_t needed_bytes, size_t free_bytes);
+
 #ifdef __cplusplus
 }
 #endif
