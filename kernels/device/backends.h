@@ -22,6 +22,7 @@ mk_status mk_device_sim_create(mk_context *ctx, const mk_device_config *config, 
 typedef struct mk_backend {
   const char *name; /* what mk_device_config.name selects */
   mk_device_create_fn create;
+  bool threaded; /* stream calls run on other threads than the caller's */
 } mk_backend;
 
 /* The backend called `name`, or NULL. */

@@ -142,6 +142,10 @@ struct mk_event {
 
 enum { MK_COPY_H2D, MK_COPY_D2H, MK_COPY_D2D };
 
+/* Whether streams of the device called `name` run on threads of their own, so that a library that they call must be
+ * started for several threads. */
+bool mk_device_threaded(const char *name);
+
 /* Creates the device named in config. MK_ERR_UNSUPPORTED when this build or machine has none, with the reason. */
 mk_status mk_device_create(mk_context *ctx, const mk_device_config *config, mk_device **out);
 void mk_device_destroy(mk_device *dev);

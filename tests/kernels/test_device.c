@@ -31,6 +31,14 @@ START_TEST(unknown_device_lists_the_known) {
 }
 END_TEST
 
+/* Where streams are threads, MPI must be started for several of them. */
+START_TEST(streams_that_are_threads_are_known) {
+  ck_assert(mk_device_threaded("cpu_async") && mk_device_threaded("ref_async") && mk_device_threaded("cuda"));
+  ck_assert(!mk_device_threaded("cpu") && !mk_device_threaded("ref") && !mk_device_threaded("sim"));
+  ck_assert(!mk_device_threaded("gpu"));
+}
+END_TEST
+
 /* A backend that this build or machine lacks says how to get it; sim says that there is none. */
 START_TEST(absent_devices_say_how_to_get_them) {
   const char *const names[] = {"cuda", "sim"};
@@ -157,6 +165,19 @@ START_TEST(arena_two_passes) {
   ck_assert_uint_eq(dev->used_bytes[MK_MEM_ACTIVATIONS], 0);
   mk_device_destroy(dev);
   ck_assert_int_eq(ctx.heap_live, 0);
+}
+END_TEST
+
+/* Sizes that no address reaches stay too large when more follows, in place of becoming small again. */
+START_TEST(arena_sizes_do_not_wrap) {
+  mk_arena arena = {0};
+  mk_tensor most = mk_tensor_1d(MK_U8, INT64_MAX), small = mk_tensor_1d(MK_U8, 100);
+  for (int i = 0; i < 4; i++) {
+    mk_arena_place(&arena, &most);
+    mk_arena_place(&arena, &small);
+  }
+  ck_assert_uint_ge(arena.peak_bytes, SIZE_MAX - MK_ARENA_ALIGN_BYTES);
+  ck_assert_uint_eq(arena.used_bytes, arena.peak_bytes);
 }
 END_TEST
 
@@ -372,10 +393,12 @@ int main(void) {
   TCase *tcase = test_case(suite, "device", 60);
   tcase_add_test(tcase, unknown_device_lists_the_known);
   tcase_add_test(tcase, absent_devices_say_how_to_get_them);
+  tcase_add_test(tcase, streams_that_are_threads_are_known);
   tcase_add_test(tcase, info_names_the_choices);
   tcase_add_test(tcase, ledger_and_budget);
   tcase_add_test(tcase, memory_is_zeroed_aligned_and_resident);
   tcase_add_test(tcase, arena_two_passes);
+  tcase_add_test(tcase, arena_sizes_do_not_wrap);
   tcase_add_loop_test(tcase, every_allocation_may_fail, 0, CPU_DEVICES);
   tcase_add_test(tcase, counters_and_profile);
   tcase_add_test(tcase, profile_counts_rows_in_use);

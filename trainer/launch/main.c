@@ -213,7 +213,7 @@ static mk_status common_keys(mk_context *ctx, const mt_config *cfg, char **out) 
 
 static mk_status create_world(mk_context *ctx, const mt_config *cfg, const char *alike, mt_comm **out) {
   mt_comm_mpi_config mpi = {
-      .threaded = strcmp(cfg->device, "cpu_async") == 0, .timeout_s = cfg->comm_timeout_s, .alike = alike};
+      .threaded = mk_device_threaded(cfg->device), .timeout_s = cfg->comm_timeout_s, .alike = alike};
   return mt_comm_mpi_launched() ? mt_comm_mpi_create(ctx, &mpi, out) : mt_comm_self_create(ctx, out);
 }
 
