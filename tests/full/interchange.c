@@ -80,7 +80,7 @@ static mk_status open_model(exchange *x) {
 static mk_status compute(exchange *x) {
   int32_t labels[BATCH * SEQ] = {0};
   double ce = 0, count = 0;
-  return mt_trainer_evaluate(x->t, x->tokens, labels, &ce, &count, x->logits);
+  return mt_trainer_evaluate(x->t, 0, x->tokens, labels, &ce, &count, x->logits);
 }
 
 static mk_status write_all(exchange *x) {

@@ -135,7 +135,7 @@ static mk_status check_logits(const golden_folder *g, mt_trainer *t, golden_repo
   MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)count, mk_dtype_bytes(dtype), &raw), out);
   MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)count, sizeof *ours, &ours), out);
   MK_TRY_GOTO(ctx, mk_heap_array(ctx, (size_t)count, sizeof *ref, &ref), out);
-  MK_TRY_GOTO(ctx, mt_trainer_evaluate(t, g->tokens, g->labels, &ce_sum, &labels, raw), out);
+  MK_TRY_GOTO(ctx, mt_trainer_evaluate(t, 0, g->tokens, g->labels, &ce_sum, &labels, raw), out);
   MK_TRY_GOTO(ctx, mt_st_reader_get(g->f64, logits, 0, count, MK_F64, ref), out);
   MK_TRY_GOTO(ctx, golden_number(g, &ce, "losses_f64", "ce", NULL), out);
   for (int64_t i = 0; i < count; i++)

@@ -8,9 +8,11 @@ void mt_optim_place(mt_optim *optim, mk_arena *arenas) {
   mk_arena_place(&arenas[MK_MEM_WORKSPACE], &optim->reduce);
   optim->verdict = mk_tensor_1d(MK_I32, 1);
   optim->notice = mk_tensor_1d(MK_U8, MK_MESSAGE_BYTES);
+  optim->memory = mk_tensor_2d(MK_I64, optim->mesh->plan.world, MT_MEMORY_WORDS);
   mk_arena_place(&arenas[MK_MEM_WORKSPACE], &optim->log);
   mk_arena_place(&arenas[MK_MEM_WORKSPACE], &optim->verdict);
   mk_arena_place(&arenas[MK_MEM_WORKSPACE], &optim->notice);
+  mk_arena_place(&arenas[MK_MEM_WORKSPACE], &optim->memory);
   optim->times = mk_tensor_slice(&optim->reduce, MK_SUM_COUNT + 1, times);
   optim->model->sums = mk_tensor_slice(&optim->reduce, 0, MK_SUM_COUNT);
 }
@@ -28,6 +30,16 @@ mk_status mt_optim_times_exchange(mt_optim *optim, mk_stream *stream) {
   mt_comm *all = mt_mesh_all(optim->mesh);
   MK_TRY(optim->ctx, send_times(optim, stream, 0));
   return all->size == 1 ? MK_OK : mt_comm_all_reduce(all, &optim->times, &optim->times, MT_SUM, stream);
+}
+
+mk_status mt_optim_memory_exchange(mt_optim *optim, mk_stream *stream, int64_t *all) {
+  mt_comm *world = mt_mesh_all(optim->mesh);
+  mk_tensor own = mk_tensor_rows(&optim->memory, optim->mesh->plan.rank, 1);
+  if (world->size == 1) return MK_OK;
+  MK_TRY(optim->ctx, mk_copy_h2d(stream, &own, all + optim->mesh->plan.rank * MT_MEMORY_WORDS));
+  MK_TRY(optim->ctx, mt_comm_all_gather(world, &own, &optim->memory, stream));
+  MK_TRY(optim->ctx, mk_copy_d2h(stream, all, &optim->memory));
+  return mk_stream_sync(stream, false);
 }
 
 mk_status mt_optim_begin(mt_optim *optim, mk_stream *stream, int64_t step) {

@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-enum { MT_TIME_SLOTS = 4 };
+enum { MT_TIME_SLOTS = 4, MT_MEMORY_WORDS = 2 * MK_MEM_COUNT + 2 };
 
 /* Per-step reductions and the update. One small all-reduce a step carries everything that ranks must agree on or tell
  * each other: reduce is f64 [MK_SUM_COUNT + 1 + 2*ranks + 1] = the step's sums | the squared norm | time and compute
@@ -25,6 +25,7 @@ typedef struct mt_optim {
   mk_tensor times;                    /* f64 [2*ranks + 1], the last part of reduce */
   mk_tensor log;                      /* u8 [sizeof(mk_step_log)] */
   mk_tensor verdict, notice;          /* i32 [1], u8 [MK_MESSAGE_BYTES]: what ranks tell each other outside steps */
+  mk_tensor memory;                   /* i64 [ranks, MT_MEMORY_WORDS]: the same, of each rank's memory */
   double own_times[MT_TIME_SLOTS][2]; /* by step; the host fills the slot of the coming step */
   double own_stop[MT_TIME_SLOTS];     /* the same: 1 = this rank was told to stop */
 } mt_optim;
@@ -37,6 +38,10 @@ mk_status mt_optim_begin(mt_optim *optim, mk_stream *stream, int64_t step);
 
 /* Exchanges own_times[0] outside a step: after the last one. */
 mk_status mt_optim_times_exchange(mt_optim *optim, mk_stream *stream);
+
+/* Gathers MT_MEMORY_WORDS numbers of each rank outside a step: all [ranks, MT_MEMORY_WORDS] on the host, of which the
+ * own row is filled in before. Collective over all ranks; waits for the device. */
+mk_status mt_optim_memory_exchange(mt_optim *optim, mk_stream *stream, int64_t *all);
 
 /* After the last backward pass of a unit: adds the norms of its gradients that no other rank shares, while they are
  * still in the processor's caches. The others follow in mt_optim_reduce. */

@@ -20,7 +20,7 @@ mk_status mt_evaluate(mt_trainer *t, mt_data *data, mt_stop *stop, int32_t *toke
   for (int64_t m = 0; m < microbatches; m++) {
     double ce = 0, count = 0;
     MK_TRY(t->ctx, mt_data_eval_batch(data, m, tokens, labels));
-    MK_TRY(t->ctx, mt_trainer_evaluate(t, tokens, labels, &ce, &count, NULL));
+    MK_TRY(t->ctx, mt_trainer_evaluate(t, m, tokens, labels, &ce, &count, NULL));
     MK_TRY(t->ctx, mt_stop_check(t->ctx, stop, "step", t->step));
     *loss = NAN;
     if (stop->signal != 0 && stop->alone) return MK_OK;

@@ -2,7 +2,6 @@
 #include "trainer/step/info.h"
 
 #include <stdio.h>
-#include <string.h>
 
 static int64_t attention_params(const mt_config *c) {
   int64_t width = (2 * c->heads + 2 * c->kv_heads) * c->head_dim;
@@ -44,12 +43,10 @@ void mt_run_info_fill(mt_trainer *t, mt_run_info *info) {
   info->params_total = mt_params_total(c);
   info->params_active = mt_params_active(c);
   info->flop_token = mt_flop_token(c);
-  for (int i = 0; i < MK_MEM_COUNT; i++)
-    info->planned_bytes[i] = t->memory.arena[i].peak_bytes;
 }
 
 /* Peak resident set of this process in bytes; 0 where /proc does not tell. */
-static size_t peak_resident_bytes(void) {
+static int64_t peak_resident_bytes(void) {
   char line[256];
   long long kib = 0;
   FILE *file = fopen("/proc/self/status", "re");
@@ -58,13 +55,23 @@ static size_t peak_resident_bytes(void) {
     if (sscanf(line, "VmHWM: %lld kB", &kib) == 1) break;
   }
   fclose(file);
-  return (size_t)kib * 1024;
+  return (int64_t)kib * 1024;
 }
 
-void mt_run_end_fill(mt_trainer *t, mt_run_end *end) {
-  memcpy(end->peak_bytes, t->dev->peak_bytes, sizeof end->peak_bytes);
-  end->peak_total_bytes = t->dev->peak_total_bytes;
-  end->reserved_bytes = peak_resident_bytes();
+void mt_run_memory_fill(mt_trainer *t, mt_job_memory *memory) {
+  mt_rank_memory *own = &memory->rank[t->mesh->plan.rank];
+  for (int i = 0; i < MK_MEM_COUNT; i++) {
+    own->planned_bytes[i] = (int64_t)t->memory.arena[i].peak_bytes;
+    own->peak_bytes[i] = (int64_t)t->dev->peak_bytes[i];
+  }
+  own->peak_total_bytes = (int64_t)t->dev->peak_total_bytes;
+  own->reserved_bytes = peak_resident_bytes();
+}
+
+mk_status mt_run_memory_exchange(mt_trainer *t, mt_job_memory *memory) {
+  _Static_assert(sizeof(mt_rank_memory) == MT_MEMORY_WORDS * sizeof(int64_t), "ranks send it as words");
+  mt_run_memory_fill(t, memory);
+  return mt_optim_memory_exchange(&t->optim, t->compute, (int64_t *)memory->rank);
 }
 
 mk_status mt_run_rank_spread(mt_trainer *t, double *out) {

@@ -5,11 +5,15 @@
 #include "trainer/step/record.h"
 #include "trainer/step/trainer.h"
 
-/* Fills the start record; texts point into info and t. */
+/* Fills the start record but for the memory of the ranks; texts point into info and t. */
 void mt_run_info_fill(mt_trainer *t, mt_run_info *info);
 
-/* Memory peaks of this rank and of the process (VmHWM). */
-void mt_run_end_fill(mt_trainer *t, mt_run_end *end);
+/* Puts this rank's memory as it is now into its place of `memory`, which has one for each rank of the run. */
+void mt_run_memory_fill(mt_trainer *t, mt_job_memory *memory);
+
+/* The same, and what the other ranks put into theirs. Collective over all ranks, outside steps; waits for the
+ * device. */
+mk_status mt_run_memory_exchange(mt_trainer *t, mt_job_memory *memory);
 
 /* Collective. Largest minus smallest loss of the last step over the ranks: 0 where they agree. */
 mk_status mt_run_rank_spread(mt_trainer *t, double *out);

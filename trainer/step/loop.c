@@ -34,6 +34,7 @@ typedef struct loop {
   int64_t waits_total, wire_total;
   double rank_spread; /* NaN until a run has ended well */
   mt_stop stop;
+  mt_job_memory memory;
 } loop;
 
 int mt_exit_code(mk_status status) {
@@ -90,7 +91,8 @@ static mk_status record_step(loop *l, int64_t k, const double *times) {
                         .compute_median_s = median_of(times, ranks, 1),
                         .host_waits = l->waits[k % MT_LOG_SLOTS],
                         .wire_bytes = l->wire[k % MT_LOG_SLOTS],
-                        .device_allocs = l->allocs[k % MT_LOG_SLOTS]};
+                         .device_allocs = l->allocs[k % MT_LOG_SLOTS],
+                         .memory = l->memory};
   l->at.trained_s += step.time_s;
   l->recorded = k;
   mt_progress_step(&l->progress, log, step.time_s, l->at.end);
@@ -123,6 +125,7 @@ static void follow_time(loop *l, int64_t n) {
 /* Steps whose times have not travelled yet: exchange them one by one and write their records. */
 static mk_status drain(loop *l, int64_t last) {
   mt_trainer *t = l->t;
+  MK_TRY(l->ctx, mt_run_memory_exchange(t, &l->memory));
   for (int64_t k = l->recorded + 1; k <= last; k++) {
     mt_log_slot *slot = &t->slot[k % MT_LOG_SLOTS];
     t->optim.own_stop[0] = l->stop.signal != 0;
@@ -265,6 +268,12 @@ static mk_status make_weights_folder(loop *l, const mt_comm *world) {
   return st;
 }
 
+static mk_status open_memory(loop *l, int ranks) {
+  MK_TRY(l->ctx, mk_heap_array(l->ctx, (size_t)ranks, sizeof(mt_rank_memory), &l->memory.rank));
+  l->memory.ranks = ranks;
+  return mt_run_memory_exchange(l->t, &l->memory);
+}
+
 static mk_status open_parts(loop *l, mt_comm *world) {
   mk_context *ctx = l->ctx;
   size_t tokens = (size_t)l->cfg->rank_tokens;
@@ -279,9 +288,11 @@ static mk_status open_parts(loop *l, mt_comm *world) {
   bool fresh = l->t->resumed == 0; /* else the checkpoint's weights are newer */
   if (fresh && l->cfg->weights_in[0] != '\0') MK_TRY(ctx, mt_weights_load(l->t, l->cfg->weights_in));
   l->recorded = l->t->resumed;
+  MK_TRY(ctx, open_memory(l, world->size));
   count_anew(l);
   if (l->cfg->profile) MK_TRY(ctx, set_roofline(l));
   mt_run_info_fill(l->t, &info);
+  info.memory = l->memory;
   info.resumed_step = l->t->resumed;
   return mt_recorder_start(l->rec, l->cfg, &info);
 }
@@ -295,7 +306,8 @@ static mk_status write_end(loop *l, mk_status status) {
                     .rank_spread_loss = l->rank_spread,
                     .bound_s = NAN};
   if (l->t != NULL) {
-    mt_run_end_fill(l->t, &end);
+    if (l->memory.ranks > 0) mt_run_memory_fill(l->t, &l->memory);
+    end.memory = l->memory;
     double done = (double)(l->t->step - l->t->resumed);
     end.host_waits_step = done > 0 ? (double)l->waits_total / done : 0;
     end.wire_bytes_step = done > 0 ? (double)l->wire_total / done : 0;
@@ -318,6 +330,7 @@ mk_status mt_loop_run(mk_context *ctx, const mt_config *cfg, mt_comm *world, con
 out:
   mt_progress_end(&l.progress);
   if (write_end(&l, st) != MK_OK && st == MK_OK) st = MK_ERR_OUTPUT;
+  mk_heap_free(ctx, l.memory.rank);
   mk_heap_free(ctx, l.labels);
   mk_heap_free(ctx, l.tokens);
   mt_data_destroy(l.data);

@@ -3,6 +3,7 @@
  * rows, up|gate, SwiGLU, expert output, shared expert; statistics in FP32. */
 #include "kernels/base/min_max.h"
 #include "trainer/model/recompute.h"
+#include "trainer/optim/optim.h"
 #include "trainer/step/predict.h"
 
 enum { ALIGN = MK_ARENA_ALIGN_BYTES };
@@ -29,8 +30,9 @@ static int64_t per_token(const sizes *z, int64_t width, int64_t statistics, int 
 /* Activations of one part of a layer. */
 static int64_t part_bytes(const sizes *z, bool dense, mt_part part) {
   const mt_config *c = z->cfg;
-  bool in = mt_norm_before(c), out = mt_norm_after(c), hybrid = c->norm == MT_NORM_HYBRID && !dense;
+  bool in = mt_norm_before(c), out = mt_norm_after(c);
   int64_t shared = dense ? c->dense_hidden : c->shared_hidden, hidden = c->expert_hidden;
+  bool hybrid = c->norm == MT_NORM_HYBRID && !dense && shared > 0; /* the shared expert's output has a norm */
   switch (part) {
     case MT_PART_ATTN_IN:
     case MT_PART_MLP_IN:
@@ -78,12 +80,8 @@ static int64_t parts_bytes(const sizes *z, bool dense, unsigned parts) {
 }
 
 int64_t mt_predict_sets(const mt_pp *pp, int pp_rank) {
-  const mt_pp_shape *s = &pp->step.shape;
-  int64_t behind = s->ranks - 1 - pp_rank, all = s->chunks * s->microbatches, most = all;
-  if (s->schedule == MT_PP_1F1B) most = behind + 1;
-  if (s->schedule == MT_PP_INTERLEAVED) most = (s->chunks - 1) * (s->microbatches / mt_pp_rounds(s)) + 2 * behind + 1;
-  if (s->schedule == MT_PP_V) most = pp->step_list->sets;
-  return most < all ? most : all;
+  int64_t most = mt_pp_most_live(&pp->step.shape, pp_rank);
+  return pp->step.shape.schedule == MT_PP_V ? mk_min(pp->step_list->sets, most) : most;
 }
 
 /* What one live chunk keeps; the dense layers are the model's first. */
@@ -175,10 +173,10 @@ static int64_t step_bytes(const sizes *z, const mt_mesh_plan *plan) {
   int64_t chunk = mt_head_chunk(c), groups = c->lb_granularity == MT_LB_INSTANCE ? z->t / c->seq_len : 1;
   int64_t statistics = z->chunk_moe * groups * (z->sets * (4 + z->f) + z->f);
   int64_t balance = c->experts * (statistics + mt_config_moe_layers(c) * 8);
-  int64_t sums = (2 * MK_SUM_COUNT + 2 + 2 * plan->world) * 8 + 4 + MK_MESSAGE_BYTES;
+  int64_t sums = (2 * MK_SUM_COUNT + 2 + (2 + MT_MEMORY_WORDS) * plan->world) * 8 + 4 + MK_MESSAGE_BYTES;
   int64_t state = (int64_t)(sizeof(mk_step_state) + sizeof(mk_step_log));
   int64_t logits = z->predicts ? chunk * (c->vocab * z->c + 2 * z->f) : 0;
-  int64_t starts = (11 + 2 * z->sets) * ALIGN;
+  int64_t starts = (12 + 2 * z->sets) * ALIGN;
   return logits + c->seq_len * c->head_dim * z->f + balance + sums + state + starts;
 }
 

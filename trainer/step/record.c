@@ -6,13 +6,20 @@
 #include <fcntl.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "kernels/base/heap.h"
+#include "trainer/comm/comm.h"
 
-enum { LINE_BYTES = 8192 };
+/* Beside the rest, a line has a number for each rank: of every category, and two more at the end. */
+enum {
+  REST_BYTES = 8192,
+  NUMBER_BYTES = 20,
+  LINE_BYTES = REST_BYTES + (MK_MEM_COUNT + 2) * MT_MAX_RANKS * NUMBER_BYTES
+};
 
 struct mt_recorder {
   mk_context *ctx;
@@ -27,6 +34,7 @@ static void put(mt_recorder *rec, const char *fmt, ...) __attribute__((format(pr
 
 static void put(mt_recorder *rec, const char *fmt, ...) {
   va_list args;
+  if (rec->fd < 0) return;
   va_start(args, fmt);
   int wrote = vsnprintf(rec->line + rec->used, (size_t)(LINE_BYTES - rec->used), fmt, args);
   va_end(args);
@@ -69,12 +77,61 @@ static void put_number(mt_recorder *rec, const char *key, double value) {
   }
 }
 
-static void put_memory(mt_recorder *rec, const char *key, const size_t bytes[MK_MEM_COUNT]) {
+static void put_memory(mt_recorder *rec, const char *key, const int64_t bytes[MK_MEM_COUNT]) {
   put_separator(rec);
   put(rec, "\"%s\":{", key);
   for (int i = 0; i < MK_MEM_COUNT; i++)
-    put_integer(rec, mk_memory_name((mk_memory)i), (int64_t)bytes[i]);
+    put_integer(rec, mk_memory_name((mk_memory)i), bytes[i]);
   put(rec, "}");
+}
+
+/* The word of every rank's memory that lies `offset` bytes from its start. */
+static void put_ranks(mt_recorder *rec, const char *key, const mt_job_memory *memory, size_t offset) {
+  put_separator(rec);
+  put(rec, "\"%s\":[", key);
+  for (int r = 0; r < memory->ranks; r++) {
+    const char *word = (const char *)&memory->rank[r] + offset;
+    put(rec, "%s%lld", r == 0 ? "" : ",", (long long)*(const int64_t *)word);
+  }
+  put(rec, "]");
+}
+
+/* The same for each category, from the first one's. */
+static void put_memory_ranks(mt_recorder *rec, const char *key, const mt_job_memory *memory, size_t offset) {
+  put_separator(rec);
+  put(rec, "\"%s\":{", key);
+  for (int i = 0; i < MK_MEM_COUNT; i++)
+    put_ranks(rec, mk_memory_name((mk_memory)i), memory, offset + (size_t)i * sizeof(int64_t));
+  put(rec, "}");
+}
+
+static int64_t planned_total(const mt_rank_memory *m) {
+  int64_t total = 0;
+  for (int i = 0; i < MK_MEM_COUNT; i++)
+    total += m->planned_bytes[i];
+  return total;
+}
+
+/* The first rank of those that need most; 0 where nothing is known. */
+static int fullest_planned(const mt_job_memory *memory) {
+  int most = 0;
+  for (int r = 1; r < memory->ranks; r++)
+    if (planned_total(&memory->rank[r]) > planned_total(&memory->rank[most])) most = r;
+  return most;
+}
+
+static int fullest(const mt_job_memory *memory) {
+  int most = 0;
+  for (int r = 1; r < memory->ranks; r++)
+    if (memory->rank[r].peak_total_bytes > memory->rank[most].peak_total_bytes) most = r;
+  return most;
+}
+
+static int64_t most_reserved(const mt_job_memory *memory) {
+  int64_t most = 0;
+  for (int r = 0; r < memory->ranks; r++)
+    if (memory->rank[r].reserved_bytes > most) most = memory->rank[r].reserved_bytes;
+  return most;
 }
 
 static void begin(mt_recorder *rec, const char *type) {
@@ -160,7 +217,8 @@ mk_status mt_recorder_start(mt_recorder *rec, const mt_config *cfg, const mt_run
   put_integer(rec, "params_active", info->params_active);
   put_number(rec, "flop_token", info->flop_token);
   put_text(rec, "flops_convention", "olmo_core_3_ddp");
-  put_memory(rec, "planned_bytes", info->planned_bytes);
+  put_memory(rec, "planned_bytes", info->memory.rank[fullest_planned(&info->memory)].planned_bytes);
+  put_memory_ranks(rec, "planned_bytes_ranks", &info->memory, offsetof(mt_rank_memory, planned_bytes));
   put_integer(rec, "resumed_step", info->resumed_step);
   return end(rec);
 }
@@ -189,6 +247,7 @@ mk_status mt_recorder_step(mt_recorder *rec, const mt_config *cfg, const mk_step
   put_integer(rec, "host_waits", times->host_waits);
   put_integer(rec, "wire_bytes", times->wire_bytes);
   put_integer(rec, "device_allocs", times->device_allocs);
+  put_memory_ranks(rec, "peak_bytes_ranks", &times->memory, offsetof(mt_rank_memory, peak_bytes));
   return end(rec);
 }
 
@@ -241,18 +300,23 @@ static const char *status_word(mk_status status) {
 }
 
 mk_status mt_recorder_end(mt_recorder *rec, const mt_run_end *e) {
+  const mt_rank_memory none = {0}, *most = e->memory.ranks > 0 ? &e->memory.rank[fullest(&e->memory)] : &none;
   begin(rec, "end");
   put_text(rec, "status", status_word(e->status));
   put_integer(rec, "code", e->exit_code);
   put_text(rec, "message", e->message);
   put_integer(rec, "steps", e->steps);
   put_number(rec, "time_s", e->time_s);
-  put_memory(rec, "peak_bytes", e->peak_bytes);
-  put_integer(rec, "peak_total_bytes", (int64_t)e->peak_total_bytes);
-  put_integer(rec, "reserved_bytes", (int64_t)e->reserved_bytes);
+  put_memory(rec, "peak_bytes", most->peak_bytes);
+  put_integer(rec, "peak_total_bytes", most->peak_total_bytes);
+  put_integer(rec, "peak_rank", fullest(&e->memory));
+  put_integer(rec, "reserved_bytes", most_reserved(&e->memory));
   put_number(rec, "host_waits_step", e->host_waits_step);
   put_number(rec, "wire_bytes_step", e->wire_bytes_step);
   put_number(rec, "bound_s", e->bound_s);
   put_number(rec, "rank_spread_loss", e->rank_spread_loss);
+  put_memory_ranks(rec, "peak_bytes_ranks", &e->memory, offsetof(mt_rank_memory, peak_bytes));
+  put_ranks(rec, "peak_total_bytes_ranks", &e->memory, offsetof(mt_rank_memory, peak_total_bytes));
+  put_ranks(rec, "reserved_bytes_ranks", &e->memory, offsetof(mt_rank_memory, reserved_bytes));
   return end(rec);
 }

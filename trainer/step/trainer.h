@@ -76,11 +76,12 @@ mk_status mt_trainer_time_read(mt_trainer *t, int64_t step, double own[2]);
 /* Waits for the last finished step and copies its log (tests). */
 mk_status mt_trainer_log_read(mt_trainer *t, mk_step_log *out);
 
-/* Forward pass without gradients on tokens and labels [T] (host); leaves no trace in the training state. Gives the sum
- * of cross-entropy and the number of labels of this rank (0 where it has no head). logits: host [T,V] in the compute
- * dtype, or NULL. Collective over the pipeline. */
-mk_status mt_trainer_evaluate(mt_trainer *t, const int32_t *tokens, const int32_t *labels, double *ce_sum,
-                              double *label_count, void *logits);
+/* Forward pass without gradients on tokens and labels [T] (host); leaves no trace in the training state. microbatch:
+ * which one of the evaluation they are, as in mt_data_eval_batch; it keys random routes. Gives the sum of cross-entropy
+ * and the number of labels of this rank (0 where it has no head). logits: host [T,V] in the compute dtype, or NULL.
+ * Collective over the pipeline. */
+mk_status mt_trainer_evaluate(mt_trainer *t, int64_t microbatch, const int32_t *tokens, const int32_t *labels,
+                              double *ce_sum, double *label_count, void *logits);
 
 /* Values of a local parameter by canonical name, in FP64 on the host; collective over the ranks that hold parts of it.
  * Compute copy and gradient have param->count values in local order; main, m, v the own shard's. write: only

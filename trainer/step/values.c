@@ -180,14 +180,15 @@ static mk_status evaluate_action(mt_trainer *t, const mt_pp_action *a, const mt_
   return mt_pp_run(t->pp, t->model, a, pass);
 }
 
-mk_status mt_trainer_evaluate(mt_trainer *t, const int32_t *tokens, const int32_t *labels, double *ce_sum,
-                              double *label_count, void *logits) {
+mk_status mt_trainer_evaluate(mt_trainer *t, int64_t microbatch, const int32_t *tokens, const int32_t *labels,
+                              double *ce_sum, double *label_count, void *logits) {
   mk_context *ctx = t->ctx;
   mt_model *m = t->model;
   const mt_pp_list *list = t->pp->evaluation_list;
   double sums[MK_SUM_COUNT];
-  mt_pass pass = {
-      .logits_out = logits, .microbatches = 1, .first_token = mt_data_first_token(&t->cfg, t->mesh->plan.dp_rank, 0)};
+  mt_pass pass = {.logits_out = logits,
+                  .microbatches = 1,
+                  .first_token = mt_data_first_token(&t->cfg, t->mesh->plan.dp_rank, microbatch)};
   MK_TRY(ctx, mk_fill(t->compute, &m->eval_sums, 0));
   mt_trainer_hook(t, &pass);
   for (int64_t i = 0; i < list->count; i++)

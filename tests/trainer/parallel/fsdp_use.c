@@ -60,7 +60,7 @@ static void compare_evaluation(test *x, double tolerance) {
   tiny_ok(&x->many.ctx, mt_data_create(&x->many.ctx, &x->many.t->cfg, x->many.t->mesh->plan.dp_rank, &data), "data");
   tiny_ok(&x->many.ctx, mt_data_batch(data, 7, 0, tokens, targets), "batch");
   for (int i = 0; i < 2; i++)
-    tiny_ok(&both[i]->ctx, mt_trainer_evaluate(both[i]->t, tokens, targets, &ce[i], &labels[i], NULL), "evaluate");
+    tiny_ok(&both[i]->ctx, mt_trainer_evaluate(both[i]->t, 0, tokens, targets, &ce[i], &labels[i], NULL), "evaluate");
   double scale = (double)mt_data_labels_per_step(&x->one.t->cfg) / (double)mt_data_labels_per_step(&x->many.t->cfg);
   bool predicts = x->many.t->model->predicts;
   expect(x, "cross-entropy of an evaluation", predicts ? ce[0] : 0, ce[1] * scale, tolerance);

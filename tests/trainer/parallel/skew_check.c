@@ -115,7 +115,7 @@ static double evaluate(check *c, mt_trainer *t) {
     tokens[i] = (int32_t)((7 * i + 3 * c->world->rank) % t->cfg.vocab);
     labels[i] = (int32_t)((5 * i + 1) % t->cfg.vocab);
   }
-  tiny_ok(&c->ctx, mt_trainer_evaluate(t, tokens, labels, &ce, &count, NULL), "evaluate");
+  tiny_ok(&c->ctx, mt_trainer_evaluate(t, 0, tokens, labels, &ce, &count, NULL), "evaluate");
   expect(c, count == (double)t->cfg.rank_tokens, "labels", 0, (double)t->cfg.rank_tokens, count);
   expect(c, dropped(c, t, &t->model->eval_sums) == 0, "dropped in evaluation", 0, 0,
          dropped(c, t, &t->model->eval_sums));
