@@ -64,6 +64,13 @@ static mk_status check_batch(mk_context *ctx, const mt_config *c) {
            (long long)c->global_tokens, (long long)c->rank_tokens, (long long)dp, (long long)(c->rank_tokens * dp));
   MK_CHECK(ctx, c->eval_tokens % c->seq_len == 0, MK_ERR_CONFIG, "eval_tokens: %lld is not a multiple of seq_len %lld",
            (long long)c->eval_tokens, (long long)c->seq_len);
+  /* random routes are drawn by a token's 32-bit number in its step or evaluation, which is made of whole microbatches */
+  const int64_t most = INT64_C(1) << 32, block = c->rank_tokens * dp;
+  MK_CHECK(ctx, c->global_tokens <= most, MK_ERR_CONFIG,
+           "global_tokens: %lld is more than the 2^32 tokens that a step can number", (long long)c->global_tokens);
+  MK_CHECK(ctx, (c->eval_tokens + block - 1) / block <= most / block, MK_ERR_CONFIG,
+           "eval_tokens: %lld in microbatches of %lld is more than the 2^32 tokens that an evaluation can number",
+           (long long)c->eval_tokens, (long long)block);
   MK_CHECK(ctx, !c->label_shift_inside || c->seq_len >= 2, MK_ERR_CONFIG,
            "seq_len: 1 leaves no label where the last position is ignored");
   return MK_OK;
