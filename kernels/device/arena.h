@@ -29,6 +29,11 @@ typedef struct mk_arena {
 
 mk_arena mk_arena_make(mk_device *dev, mk_memory category);
 
+/* What a tensor of `bytes` takes of an arena, in bytes. */
+static inline int64_t mk_arena_bytes(int64_t bytes) {
+  return (bytes + MK_ARENA_ALIGN_BYTES - 1) / MK_ARENA_ALIGN_BYTES * MK_ARENA_ALIGN_BYTES;
+}
+
 /* Gives `t` (shape set) its place, aligned to MK_ARENA_ALIGN_BYTES. Absent tensors are left alone. */
 void mk_arena_place(mk_arena *arena, mk_tensor *t);
 

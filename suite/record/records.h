@@ -32,7 +32,8 @@ typedef struct ms_records {
   char flops_convention[MS_WORD_BYTES];
   char describe[512];
   double params_total, params_active, flop_token;
-  double planned_bytes[MS_MEM_PARTS]; /* of the fullest rank, as peak_bytes and the two behind it */
+  double planned_bytes
+      [MS_MEM_PARTS]; /* of the rank that plans most; trainer/step/record.h says which ranks the end speaks of */
   ms_step *steps;
   int64_t n_steps;
   ms_eval *evals;

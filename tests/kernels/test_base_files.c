@@ -166,7 +166,8 @@ START_TEST(pages_of_a_mapping) {
   base[page - 1] = 7;
   ck_assert(mk_pages_populate(base, 2 * page) && mk_pages_populate(base + 64, 2 * page - 64));
   ck_assert(mk_pages_populate(base, 0) && base[page - 1] == 7);
-  ck_assert(!mk_pages_populate(base, 4 * page));
+  enum { POPULATE_WRITE = 23 }; /* kernels before Linux 5.14 lack it: there the pages are touched, beyond the end too */
+  if (madvise(base, page, POPULATE_WRITE) == 0) ck_assert(!mk_pages_populate(base, 4 * page));
   ck_assert_uint_eq(mk_pages_round(page + 1), 2 * page);
   munmap(base, 4 * page);
   close(fd);

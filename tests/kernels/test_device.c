@@ -280,6 +280,20 @@ START_TEST(profile_counts_rows_in_use) {
 }
 END_TEST
 
+/* Workers count no work, and say so instead of none. */
+START_TEST(async_work_is_unknown) {
+  const mk_device_config config = {.name = "cpu_async", .threads = 1, .profile = true};
+  test_bench b;
+  test_bench_open(&b, &config, 1, false);
+  mk_cast_args cast = {.x = test_random(&b, "x", TEST_IN, mk_tensor_1d(MK_F32, 8), 0, 1),
+                       .y = test_output(&b, "y", mk_tensor_1d(MK_BF16, 8))};
+  test_ok(&b, mk_cast(b.stream, &cast), "cast");
+  const mk_op_stats *stats = &b.dev->stats[MK_OP_cast];
+  ck_assert(stats->calls == 1 && isnan(stats->flops) && isnan(stats->bytes) && isnan(stats->bound_s));
+  test_bench_close(&b);
+}
+END_TEST
+
 static mk_status note_threads(mk_stream *stream, const void *args) {
   (void)stream;
   **(int *const *)args = omp_get_max_threads();
@@ -402,6 +416,7 @@ int main(void) {
   tcase_add_loop_test(tcase, every_allocation_may_fail, 0, CPU_DEVICES);
   tcase_add_test(tcase, counters_and_profile);
   tcase_add_test(tcase, profile_counts_rows_in_use);
+  tcase_add_test(tcase, async_work_is_unknown);
   tcase_add_loop_test(tcase, threads_are_those_asked_for, 0, CPU_DEVICES);
   tcase_add_test(tcase, ranges_of_width_0_use_the_team);
   tcase_add_loop_test(tcase, copies_and_fills, 0, CPU_DEVICES);

@@ -68,13 +68,25 @@ enum { ALIGN_BYTES = 64 };
 /* What a rank's part of a segment takes: the window wherever it may begin, on pages of its own. */
 static size_t part_bytes(size_t bytes) { return mk_pages_round(bytes + ALIGN_BYTES); }
 
+/* Room in the memory that all groups of a node take from at once. Asked before any of them takes. */
+typedef struct node_room {
+  size_t free_bytes, needed_bytes; /* needed by all ranks of the node */
+} node_room;
+
+static mk_status ask_room(mk_context *ctx, mt_mpi_comm *c, size_t own_bytes, node_room *out) {
+  int64_t needed = (int64_t)own_bytes;
+  size_t free_bytes = mt_shm_free_bytes();
+  MK_TRY(ctx, agree_among(ctx, c, c->job->node, MPI_SUM, &needed));
+  *out = (node_room){.free_bytes = free_bytes, .needed_bytes = (size_t)needed};
+  return MK_OK;
+}
+
 /* The part of a creation that a rank does alone. */
-static mk_status prepare(mt_comm *comm, mk_device *dev, size_t bytes, bool shared, size_t node_bytes,
-                         mpi_window **out) {
+static mk_status prepare(mt_comm *comm, mk_device *dev, size_t bytes, bool shared, node_room room, mpi_window **out) {
   mk_context *ctx = comm->ctx;
   mpi_window *w = NULL;
   mk_status st = MK_OK;
-  if (shared) MK_TRY(ctx, mt_shm_check(ctx, WINDOW, node_bytes, mt_shm_free_bytes()));
+  if (shared) MK_TRY(ctx, mt_shm_check(ctx, WINDOW, room.needed_bytes, room.free_bytes));
   MK_TRY(ctx, mk_heap_alloc(ctx, sizeof *w, &w));
   w->base = (mt_window){.comm = comm, .dev = dev, .bytes = bytes};
   w->shared = shared;
@@ -97,20 +109,25 @@ out:
 /* All processes map the segment at page boundaries, so rounding up gives the same place in each of them. */
 static void *align(void *base) { return (void *)(((uintptr_t)base + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES); }
 
+/* One outcome for the group: its own status for a rank that failed, for the others a message that names it. */
+static mk_status all_could(mk_context *ctx, mt_mpi_comm *c, mk_status own) {
+  int64_t refused = own != MK_OK ? ctx->rank + 1 : 0;
+  mk_status agreed = agree(ctx, c, MPI_MAX, &refused);
+  MK_TRY(ctx, own != MK_OK ? own : agreed);
+  MK_CHECK(ctx, refused == 0, MK_ERR_MEMORY,
+           "window_create on %s: rank %lld could not; its own message says what memory is missing", c->base.purpose,
+           (long long)refused - 1);
+  return MK_OK;
+}
+
 /* Takes the pages of the own part now and clears them, as device memory is. Other jobs take theirs at the same time, so
- * that only this tells whether there was room for all. One outcome for the group. */
+ * that only this tells whether there was room for all. */
 static mk_status claim(mk_context *ctx, mt_mpi_comm *c, mpi_window *w) {
   bool got = mk_pages_populate(w->base.base, w->base.bytes);
-  int64_t refused = got ? 0 : ctx->rank + 1;
   mk_status st = MK_OK;
   if (got) memset(w->base.base, 0, w->base.bytes);
   if (!got) st = mt_shm_fail(ctx, WINDOW, part_bytes(w->base.bytes), mt_shm_free_bytes());
-  mk_status agreed = agree(ctx, c, MPI_MAX, &refused);
-  if (st == MK_OK) st = agreed;
-  MK_TRY(ctx, st);
-  MK_CHECK(ctx, refused == 0, MK_ERR_MEMORY, "window_create on %s: rank %lld could not", c->base.purpose,
-           (long long)refused - 1);
-  return MK_OK;
+  return all_could(ctx, c, st);
 }
 
 /* Each rank's part on its own pages. */
@@ -138,23 +155,17 @@ mk_status mt_mpi_window_create(mt_comm *comm, mk_device *dev, size_t bytes, mt_w
   mk_context *ctx = comm->ctx;
   mt_mpi_comm *c = (mt_mpi_comm *)comm;
   mpi_window *w = NULL;
+  node_room room = {0};
   bool shared = false;
   MK_TRY(ctx, mt_mpi_meet(ctx, c, "window_create"));
   MK_TRY(ctx, mt_mpi_record(c, on_one_node(ctx, c, &shared)));
-  /* all groups of the node take from one /dev/shm at once */
-  int64_t node_bytes = shared ? (int64_t)part_bytes(bytes) : 0;
-  MK_TRY(ctx, agree_among(ctx, c, c->job->node, MPI_SUM, &node_bytes));
-  mk_status st = prepare(comm, dev, bytes, shared, (size_t)node_bytes, &w);
-  int64_t refused = st != MK_OK ? ctx->rank + 1 : 0; /* names the rank in the others' message */
+  MK_TRY(ctx, ask_room(ctx, c, shared ? part_bytes(bytes) : 0, &room));
+  mk_status st = all_could(ctx, c, prepare(comm, dev, bytes, shared, room, &w));
   MK_TRY_GOTO(ctx, st, out);
-  MK_TRY_GOTO(ctx, agree(ctx, c, MPI_MAX, &refused), out);
-  MK_CHECK_GOTO(ctx, refused == 0, MK_ERR_MEMORY, out, "window_create on %s: rank %lld could not", comm->purpose,
-                (long long)refused - 1);
   if (shared) MK_TRY_GOTO(ctx, mt_mpi_record(c, allocate_shared(ctx, c, w)), out);
   *out = &w->base;
   return MK_OK;
 out:
-  if (w == NULL) agree(ctx, c, MPI_MAX, &refused); /* tells the others */
   release(w);
   return st;
 }

@@ -64,7 +64,7 @@ static mk_status check_batch(mk_context *ctx, const mt_config *c) {
            (long long)c->global_tokens, (long long)c->rank_tokens, (long long)dp, (long long)(c->rank_tokens * dp));
   MK_CHECK(ctx, c->eval_tokens % c->seq_len == 0, MK_ERR_CONFIG, "eval_tokens: %lld is not a multiple of seq_len %lld",
            (long long)c->eval_tokens, (long long)c->seq_len);
-  /* random routes are drawn by a token's 32-bit number in its step or evaluation, which is made of whole microbatches */
+  /* random routes are drawn by a token's 32-bit number in its step or evaluation, made of whole microbatches */
   const int64_t most = INT64_C(1) << 32, block = c->rank_tokens * dp;
   MK_CHECK(ctx, c->global_tokens <= most, MK_ERR_CONFIG,
            "global_tokens: %lld is more than the 2^32 tokens that a step can number", (long long)c->global_tokens);

@@ -9,11 +9,9 @@
 #include "kernels/base/json.h"
 #include "trainer/launch/config.h"
 
-static mk_status set_item(mk_context *ctx, const cJSON *root, const cJSON *item, mt_config *cfg) {
+static mk_status set_item(mk_context *ctx, const cJSON *item, mt_config *cfg) {
   char text[MT_TEXT_BYTES];
   const char *value = text;
-  MK_CHECK(ctx, cJSON_GetObjectItemCaseSensitive(root, item->string) == item, MK_ERR_CONFIG,
-           "key '%.60s' stands twice; leave one", item->string);
   if (cJSON_IsString(item)) {
     value = item->valuestring;
   } else if (cJSON_IsBool(item)) {
@@ -31,11 +29,13 @@ mk_status mt_config_parse(mk_context *ctx, const char *where, const char *text, 
   mk_status st = MK_OK;
   mt_config fresh = *cfg;
   MK_TRY(ctx, mk_json_parse(ctx, MK_ERR_CONFIG, where, text, bytes, &root));
+  MK_TRY_GOTO(ctx, mk_json_check_keys(ctx, MK_ERR_CONFIG, where, root), out);
   for (const cJSON *item = root->child; item != NULL && st == MK_OK; item = item->next) {
-    st = set_item(ctx, root, item, &fresh);
+    st = set_item(ctx, item, &fresh);
     if (st != MK_OK) mk_error_prefix(ctx, where);
   }
   if (st == MK_OK) *cfg = fresh;
+out:
   cJSON_Delete(root);
   return st;
 }

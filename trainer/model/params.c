@@ -188,12 +188,11 @@ mt_param *mt_params_by_name(const mt_params *params, const char *name) {
 }
 
 void mt_params_shard(mt_params *params, int dense_ranks, int dense_rank, int expert_ranks, int expert_rank) {
-  enum { SMALLEST_SHARDED = 4096 };
   for (int i = 0; i < params->count; i++) {
     mt_param *p = &params->item[i];
     int ranks = p->expert ? expert_ranks : dense_ranks;
     int rank = p->expert ? expert_rank : dense_rank;
-    p->replicated = ranks == 1 || p->count < SMALLEST_SHARDED || p->count % ranks != 0;
+    p->replicated = !mt_param_shards(p->count, ranks);
     p->shard_count = p->replicated ? p->count : p->count / ranks;
     p->shard_first = p->replicated ? 0 : p->shard_count * rank;
   }

@@ -124,9 +124,16 @@ int64_t mt_params_layers(const mt_params *params, bool dense);
 /* Parameter by canonical name, or NULL. */
 mt_param *mt_params_by_name(const mt_params *params, const char *name);
 
-/* Optimizer shards over `dense_ranks` and `expert_ranks` ranks: contiguous slice of own rank where the element count is
- * at least 4096 and divisible, else replicated (Olmo-core 3.0.0 olmo_core/optim/moe_optimizer.py). One rank: all own.
- */
+enum { MT_SMALLEST_SHARDED = 4096 }; /* elements */
+
+/* Is the optimizer state of a tensor cut over `ranks`? Where it has few elements or they do not divide, every rank
+ * holds all of it (Olmo-core 3.0.0 olmo_core/optim/moe_optimizer.py). */
+static inline bool mt_param_shards(int64_t count, int ranks) {
+  return ranks > 1 && count >= MT_SMALLEST_SHARDED && count % ranks == 0;
+}
+
+/* Optimizer shards over `dense_ranks` and `expert_ranks` ranks: contiguous slice of own rank, or replicated, as
+ * mt_param_shards() says. */
 void mt_params_shard(mt_params *params, int dense_ranks, int dense_rank, int expert_ranks, int expert_rank);
 
 /* Cuts the units of one buffer over store->ranks ranks (ZeRO-3: Rajbhandari et al. 2020, arXiv 1910.02054): all

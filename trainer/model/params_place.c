@@ -66,10 +66,6 @@ static void put(mk_arena *arena, mk_tensor *t, mk_dtype dtype, int64_t count) {
   mk_arena_place(arena, t);
 }
 
-static int64_t aligned(int64_t bytes) {
-  return (bytes + MK_ARENA_ALIGN_BYTES - 1) / MK_ARENA_ALIGN_BYTES * MK_ARENA_ALIGN_BYTES;
-}
-
 /* Elements and scales from byte `at` of a role's memory on; returns where they end. */
 static int64_t view_mxfp8(const mk_tensor *memory, int64_t at, mk_mxfp8 *m) {
   mk_tensor *parts[] = {&m->q, &m->scale};
@@ -78,7 +74,7 @@ static int64_t view_mxfp8(const mk_tensor *memory, int64_t at, mk_mxfp8 *m) {
     *parts[i] = mk_tensor_slice(memory, at, mk_tensor_count(&shape));
     parts[i]->n_dims = shape.n_dims;
     memcpy(parts[i]->dim, shape.dim, sizeof shape.dim);
-    at += aligned(mk_tensor_count(&shape));
+    at += mk_arena_bytes(mk_tensor_count(&shape));
   }
   return at;
 }
@@ -91,8 +87,8 @@ static void place_quantised(mt_params *params, const mt_config *cfg, mk_arena *a
     mk_mxfp8 w_q, w_t_q;
     if (!mt_param_cut(params, p) || !mt_role_mxfp8(cfg, p->role)) continue;
     shape_mxfp8(p, &w_q, &w_t_q);
-    int64_t own = aligned(mk_tensor_count(&w_q.q)) + aligned(mk_tensor_count(&w_q.scale)) +
-                  aligned(mk_tensor_count(&w_t_q.q)) + aligned(mk_tensor_count(&w_t_q.scale));
+    int64_t own = mk_arena_bytes(mk_tensor_count(&w_q.q)) + mk_arena_bytes(mk_tensor_count(&w_q.scale)) +
+                  mk_arena_bytes(mk_tensor_count(&w_t_q.q)) + mk_arena_bytes(mk_tensor_count(&w_t_q.scale));
     bytes[p->role] = mk_max(bytes[p->role], own);
   }
   for (int role = 0; role < MT_PARAM_ROLE_COUNT; role++)

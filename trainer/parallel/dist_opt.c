@@ -23,8 +23,6 @@
  * paper       Rajbhandari et al. 2020, ZeRO, arXiv 1910.02054; Olmo-core 3.0.0 olmo_core/optim/moe_optimizer.py */
 #include "trainer/parallel/parallel.h"
 
-enum { SMALLEST_SHARDED = 4096 }; /* elements */
-
 static void layout(mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan) {
   (void)cfg;
   mt_params_shard(params, plan->dp, plan->dp_rank, plan->ep_dp, plan->ep_dp_rank);
@@ -82,9 +80,7 @@ static int64_t wire_bytes(const mt_params *params, const mt_config *cfg, const m
 }
 
 /* Elements of a parameter's optimizer state on a rank of `group`. */
-static int64_t shard(int64_t count, int group) {
-  return count >= SMALLEST_SHARDED && count % group == 0 ? count / group : count;
-}
+static int64_t shard(int64_t count, int group) { return mt_param_shards(count, group) ? count / group : count; }
 
 static int64_t mem_bytes(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan) {
   mt_widths w = mt_widths_of(cfg);

@@ -5,7 +5,7 @@
 
 static int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
-int64_t mt_tensor_bytes(int64_t elements, int64_t width) { return round_up(elements * width, MK_ARENA_ALIGN_BYTES); }
+int64_t mt_tensor_bytes(int64_t elements, int64_t width) { return mk_arena_bytes(elements * width); }
 
 mt_widths mt_widths_of(const mt_config *cfg) {
   int64_t compute = (int64_t)mk_dtype_bytes(mt_compute_dtype(cfg)),

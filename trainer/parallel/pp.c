@@ -3,8 +3,7 @@
  * sharded     layers over p ranks, v chunks each (pp_layout.h); embedding with the first stage, head with the last
  * memory      parameters, gradients and optimizer state of the own layers; activations of `sets` chunks, where sets is
  *             the most that the schedule has live at once: gpipe m, 1f1b min(m, p-r), interleaved
- *             min(v*m, (v-1)*round + 2(p-1-r) + 1), v at most
- *             2 ceil((2p+1)/3); and [T,D] at the borders
+ *             min(v*m, (v-1)*round + 2(p-1-r) + 1), v at most 2 ceil((2p+1)/3); and [T,D] at the borders
  * wire        a [T,D] for each microbatch and border of a stage with another rank, once forward, once backward
  * collectives send and recv, streams on `pp`, gradients on `pp_back`; the step's sums go over all ranks
  * timeline    1f1b, p=2 m=4, rank 0 and 1 (B twice as long):

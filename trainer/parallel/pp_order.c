@@ -51,6 +51,7 @@ int64_t mt_pp_most_live(const mt_pp_shape *s, int rank) {
   int64_t behind = s->ranks - 1 - rank, all = s->chunks * s->microbatches, most = all;
   if (s->schedule == MT_PP_1F1B) most = behind + 1;
   if (s->schedule == MT_PP_INTERLEAVED) most = (s->chunks - 1) * (s->microbatches / mt_pp_rounds(s)) + 2 * behind + 1;
+  if (s->schedule == MT_PP_V) most = 2 * ((2 * s->ranks + 3) / 3);
   return most < all ? most : all;
 }
 

@@ -92,7 +92,7 @@ void mt_pp_order_plain(const mt_pp_shape *shape, mt_pp_pass *order);       /* gp
 void mt_pp_order_interleaved(const mt_pp_shape *shape, mt_pp_pass *order); /* microbatches divide into rounds */
 mk_status mt_pp_order_v(mk_context *ctx, const mt_pp_shape *shape, mt_pp_pass *order);
 
-/* Chunks of a pipeline rank that are live at once, by the schedule's formula; `v` has none: all, which is a bound. */
+/* Chunks of a pipeline rank that are live at once, by the schedule's formula; of `v` a bound (pp_order_v.c). */
 int64_t mt_pp_most_live(const mt_pp_shape *shape, int rank);
 
 /* Rounds of the interleaved schedule: max(1, m div p). */

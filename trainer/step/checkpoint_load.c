@@ -43,8 +43,8 @@ static mk_status newest(mt_trainer *t, int64_t below, int64_t *step) {
   return follow_first(t, step);
 }
 
-/* Newest usable checkpoint of checkpoint_dir; *found: whether there is one. Where all are damaged the run
- * does not begin anew by itself: it would take their place one by one. */
+/* Newest usable checkpoint of checkpoint_dir; *found: whether there is one. Where all are damaged the run does not
+ * begin anew by itself: it would take their place one by one. */
 static mk_status search(mt_trainer *t, char folder[MT_CHECKPOINT_PATH_BYTES], mt_checkpoint_meta *meta, bool *found) {
   bool first = t->mesh->world->rank == 0;
   int damaged = 0;

@@ -91,8 +91,8 @@ static mk_status record_step(loop *l, int64_t k, const double *times) {
                         .compute_median_s = median_of(times, ranks, 1),
                         .host_waits = l->waits[k % MT_LOG_SLOTS],
                         .wire_bytes = l->wire[k % MT_LOG_SLOTS],
-                         .device_allocs = l->allocs[k % MT_LOG_SLOTS],
-                         .memory = l->memory};
+                        .device_allocs = l->allocs[k % MT_LOG_SLOTS],
+                        .memory = l->memory};
   l->at.trained_s += step.time_s;
   l->recorded = k;
   mt_progress_step(&l->progress, log, step.time_s, l->at.end);

@@ -80,8 +80,8 @@ static int64_t parts_bytes(const sizes *z, bool dense, unsigned parts) {
 }
 
 int64_t mt_predict_sets(const mt_pp *pp, int pp_rank) {
-  int64_t most = mt_pp_most_live(&pp->step.shape, pp_rank);
-  return pp->step.shape.schedule == MT_PP_V ? mk_min(pp->step_list->sets, most) : most;
+  bool listed = pp->step.shape.schedule == MT_PP_V; /* of v the formula is a bound only */
+  return listed ? pp->step_list->sets : mt_pp_most_live(&pp->step.shape, pp_rank);
 }
 
 /* What one live chunk keeps; the dense layers are the model's first. */

@@ -2,7 +2,8 @@
  * sleeps a random while before each; nothing runs before it has to. Kernels are those of cpu, so are the bits.
  *
  * After a fault a stream skips its items but still passes events, so that nobody hangs; poll reports the fault.
- * Times and work of ops stay with the workers: this device is not for measuring. */
+ * Times of ops stay with the workers, and work is not counted (NaN): this device is not for measuring. */
+#include <math.h>
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
@@ -336,6 +337,8 @@ static mk_status create(mk_context *ctx, const mk_device_config *config, const m
     destroy(&dev->cpu.base);
     return mk_trace(ctx, st, __FILE__, __LINE__);
   }
+  for (int op = 0; op < MK_OP_COUNT; op++)
+    dev->cpu.base.stats[op].flops = dev->cpu.base.stats[op].bytes = dev->cpu.base.stats[op].bound_s = NAN;
   *out = &dev->cpu.base;
   return MK_OK;
 }

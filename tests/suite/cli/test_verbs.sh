@@ -59,7 +59,7 @@ has "check plans every scale" stderr "global_tokens: 500 is not a multiple"
 run "plan" 0 "$moemark" plan "$study" --scale local --format csv
 has "plan" stdout "study,scale,case,hash,ranks,params_total,params_active,flop_token,mem_params_gib"
 has "plan" stdout "oom (replicated weights and gradients exceed the scaled budget"
-[ "$(wc -l <"$work/stdout")" = 6 ] || fail "plan: not five cases"
+[ "$(wc -l <"$work/stdout")" = 9 ] || fail "plan: not eight cases"
 run "plan, scale of another system" 0 "$moemark" plan "$study" --scale published --format csv
 has "plan, scale of another system" stdout "expert-scaling,published,%experts=128 %stack=dist_opt_ep,"
 for device in "" "--device cpu"; do

@@ -526,7 +526,7 @@ START_TEST(test_expert_scaling) {
     int64_t rows = c->config.rank_tokens * c->config.top_k * mt_config_ep(&c->config) / c->config.experts;
     ck_assert_msg(over == (c->expect != NULL), "%s: %zu bytes, budget %.1f MiB", c->name, c->planned_total_bytes,
                   c->config.memory_budget_mib);
-    if (over) continue;
+    if (over || c->config.shard == MT_SHARD_FSDP) continue; /* no claim compares fsdp, which has no EP to gather rows */
     ck_assert_msg(rows >= 64, "%s: %lld rows an expert", c->name, (long long)rows);
     ck_assert_msg(ms_predict_optimizer_share(&c->config, &rates) <= 0.05, "%s: optimizer %.1f %%", c->name,
                   100 * ms_predict_optimizer_share(&c->config, &rates));
