@@ -78,17 +78,6 @@ static void read_params(mk_context *ctx, mt_trainer *t, outcome *o, moment when)
   o->read_bytes += mt_trainer_wire_bytes(t) - before;
 }
 
-static double read_norm(mk_context *ctx, mt_trainer *t) {
-  double values[sizeof(mk_step_state)];
-  uint8_t bytes[sizeof(mk_step_state)];
-  mk_step_state state;
-  tiny_ok(ctx, mt_trainer_tensor_read(t, &t->model->state, values), "state");
-  for (size_t i = 0; i < sizeof bytes; i++)
-    bytes[i] = (uint8_t)values[i];
-  memcpy(&state, bytes, sizeof state);
-  return state.grad_norm;
-}
-
 /* Puts the routes of the same tokens in place of the router's choice. */
 static void replay_step(outcome *o, const outcome *chosen, int step) {
   size_t bytes = (size_t)(o->moe_layers * o->layer_routes) * sizeof *o->routes;
@@ -110,7 +99,7 @@ static void run_step(mk_context *ctx, mt_trainer *t, mt_data *data, outcome *o, 
   if (step == 0) {
     tiny_ok(ctx, mt_trainer_tensor_read(t, &t->model->sums, o->sums), "sums");
     tiny_ok(ctx, mt_trainer_tensor_read(t, &t->model->step_counts, o->counts), "counts");
-    o->grad_norm = read_norm(ctx, t);
+    o->grad_norm = tiny_state(t).grad_norm;
     read_params(ctx, t, o, REDUCED);
   }
   tiny_ok(ctx, mt_trainer_update(t), "update");

@@ -32,20 +32,9 @@ static void expect(check *c, bool good, const char *what, int step, double expec
   c->failures += 1;
 }
 
-static mk_step_state read_state(mk_context *ctx, mt_trainer *t) {
-  double values[sizeof(mk_step_state)];
-  uint8_t bytes[sizeof(mk_step_state)];
-  mk_step_state state;
-  tiny_ok(ctx, mt_trainer_tensor_read(t, &t->model->state, values), "state");
-  for (size_t i = 0; i < sizeof bytes; i++)
-    bytes[i] = (uint8_t)values[i];
-  memcpy(&state, bytes, sizeof state);
-  return state;
-}
-
 /* One step whose rules fire above the bounds; gives the state behind it, whose newest entries are loss and norm. */
 static mk_step_state bounded_step(mk_context *ctx, mt_trainer *t, bounds b) {
-  mk_step_state state = read_state(ctx, t);
+  mk_step_state state = tiny_state(t);
   for (int i = 0; i < ENTRIES; i++) { /* a mean of the bound, and next to no deviation */
     double near = i % 2 == 0 ? 1 - 1e-9 : 1 + 1e-9;
     state.loss_history[i] = b.loss * near;
@@ -55,7 +44,7 @@ static mk_step_state bounded_step(mk_context *ctx, mt_trainer *t, bounds b) {
   tiny_ok(ctx, mk_copy_h2d(t->compute, &t->model->state, &state), "state");
   tiny_ok(ctx, mk_stream_sync(t->compute, false), "state");
   tiny_train(ctx, t, 1, false);
-  return read_state(ctx, t);
+  return tiny_state(t);
 }
 
 static bounds bounds_of(const mk_step_state *state, int step) {
@@ -78,14 +67,9 @@ static void find_bounds(const mt_config *one, bounds found[STEPS]) {
 
 static void compare_params(check *c, mt_trainer *got, tiny_rank *one) {
   for (int i = 0; i < got->model->params.count; i++) {
-    const mt_param *p = &got->model->params.item[i], *q = mt_params_by_name(&one->t->model->params, p->name);
-    double *a = malloc((size_t)p->count * sizeof *a), *b = malloc((size_t)q->count * sizeof *b);
-    tiny_ok(&c->ctx, mt_trainer_read(got, p->name, MT_VALUE_WEIGHT, a), p->name);
-    tiny_ok(&one->ctx, mt_trainer_read(one->t, p->name, MT_VALUE_WEIGHT, b), p->name);
-    double error = tiny_norm_error(a, b + p->first, p->count);
+    const mt_param *p = &got->model->params.item[i];
+    double error = tiny_param_error(got, one->t, p, MT_VALUE_WEIGHT);
     expect(c, error <= TOLERANCE, p->name, STEPS - 1, 0, error);
-    free(b);
-    free(a);
   }
 }
 

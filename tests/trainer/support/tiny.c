@@ -91,3 +91,25 @@ double tiny_norm_error(const double *a, const double *b, int64_t count) {
   }
   return size > 0 ? sqrt(difference / size) : sqrt(difference);
 }
+
+double tiny_param_error(mt_trainer *got, mt_trainer *want, const mt_param *p, mt_value which) {
+  const mt_param *q = mt_params_by_name(&want->model->params, p->name);
+  double *a = malloc((size_t)p->count * sizeof *a), *b = malloc((size_t)q->count * sizeof *b);
+  tiny_ok(got->ctx, mt_trainer_read(got, p->name, which, a), p->name);
+  tiny_ok(want->ctx, mt_trainer_read(want, p->name, which, b), p->name);
+  double error = tiny_norm_error(a, b + (p->first - q->first), p->count);
+  free(b);
+  free(a);
+  return error;
+}
+
+mk_step_state tiny_state(mt_trainer *t) {
+  double values[sizeof(mk_step_state)];
+  uint8_t bytes[sizeof(mk_step_state)];
+  mk_step_state state;
+  tiny_ok(t->ctx, mt_trainer_tensor_read(t, &t->model->state, values), "state");
+  for (size_t i = 0; i < sizeof bytes; i++)
+    bytes[i] = (uint8_t)values[i];
+  memcpy(&state, bytes, sizeof state);
+  return state;
+}

@@ -34,4 +34,10 @@ double *tiny_values(mk_context *ctx, mt_trainer *t, mt_value which, int64_t *cou
 /* ||a - b|| / ||b||; 0 when both are zero. */
 double tiny_norm_error(const double *a, const double *b, int64_t count);
 
+/* The same for a parameter that `got` holds a part of and `want` all of, or the same part. */
+double tiny_param_error(mt_trainer *got, mt_trainer *want, const mt_param *p, mt_value which);
+
+/* The step's state as it stands on the device. */
+mk_step_state tiny_state(mt_trainer *t);
+
 #endif
