@@ -75,31 +75,16 @@ static mk_status exists(mk_context *ctx, const char *path, bool *out) {
   return MK_OK;
 }
 
-/* One name or pattern: beside the study, else in the source tree or the installed data. */
-static mk_status find_item(ms_planner *p, const char *item, char out[MS_PATH_BYTES]) {
-  mk_context *ctx = p->ctx;
-  char root[MS_PATH_BYTES];
-  bool found = false, absolute = item[0] == '/';
-  MK_CHECK(ctx, item[0] != '\0', MK_ERR_CONFIG, "data_path: a name in the list is empty");
-  MK_TRY(ctx, ms_path_data_root(ctx, root));
-  const char *const folders[] = {p->study->folder, root};
-  for (int i = 0; i < (absolute ? 1 : 2) && !found; i++) {
-    if (absolute) strcpy(out, item);
-    if (!absolute) MK_TRY(ctx, ms_path_join(ctx, folders[i], item, out));
-    MK_TRY(ctx, exists(ctx, out, &found));
-  }
-  if (found) return MK_OK;
-  return ms_path_find(ctx, p->study->folder, item, out); /* says where it was looked for */
-}
-
-/* Each name or pattern of a list becomes a path; patterns stay, so that many files find room. */
+/* Each name or pattern of a list becomes a path, looked for where ms_path_find() looks; patterns stay, so that many
+ * files find room. */
 static mk_status find_list(ms_planner *p, const char *text, char out[MT_TEXT_BYTES]) {
   size_t used = 0;
   for (const char *at = text;; at++) {
     char item[MT_TEXT_BYTES], found[MS_PATH_BYTES];
     size_t length = strcspn(at, ",");
     snprintf(item, sizeof item, "%.*s", (int)length, at);
-    MK_TRY(p->ctx, find_item(p, item, found));
+    MK_CHECK(p->ctx, item[0] != '\0', MK_ERR_CONFIG, "data_path: a name in the list is empty");
+    MK_TRY(p->ctx, ms_path_search(p->ctx, p->study->folder, item, exists, found));
     MK_CHECK(p->ctx, used + strlen(found) + 1 < MT_TEXT_BYTES, MK_ERR_CONFIG,
              "data_path: with their folders the names are longer than %d bytes; use a pattern", MT_TEXT_BYTES - 1);
     used += (size_t)snprintf(out + used, MT_TEXT_BYTES - used, "%s%s", used > 0 ? "," : "", found);

@@ -32,8 +32,8 @@ typedef struct ms_records {
   char flops_convention[MS_WORD_BYTES];
   char describe[512];
   double params_total, params_active, flop_token;
-  double planned_bytes
-      [MS_MEM_PARTS]; /* of the rank that plans most; trainer/step/record.h says which ranks the end speaks of */
+  /* of the rank that plans most; trainer/step/record.h says which ranks the end speaks of */
+  double planned_bytes[MS_MEM_PARTS];
   ms_step *steps;
   int64_t n_steps;
   ms_eval *evals;

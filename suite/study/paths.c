@@ -77,20 +77,35 @@ mk_status ms_path_data_root(mk_context *ctx, char out[MS_PATH_BYTES]) {
   return MK_OK;
 }
 
-mk_status ms_path_find(mk_context *ctx, const char *folder, const char *relative, char out[MS_PATH_BYTES]) {
+mk_status ms_path_search(mk_context *ctx, const char *folder, const char *relative, ms_path_exists_fn *there,
+                         char out[MS_PATH_BYTES]) {
+  char root[MS_PATH_BYTES];
+  bool found = false;
   if (relative[0] == '/') {
     int length = snprintf(out, MS_PATH_BYTES, "%s", relative);
-    MK_CHECK(ctx, length < MS_PATH_BYTES && exists(out), MK_ERR_IO, "%.500s: no such file", relative);
+    if (length < MS_PATH_BYTES) MK_TRY(ctx, there(ctx, out, &found));
+    MK_CHECK(ctx, found, MK_ERR_IO, "%.500s: no such file", relative);
     return MK_OK;
   }
   if (folder != NULL) {
     MK_TRY(ctx, ms_path_join(ctx, folder, relative, out));
-    if (exists(out)) return MK_OK;
+    MK_TRY(ctx, there(ctx, out, &found));
+    if (found) return MK_OK;
   }
-  char root[MS_PATH_BYTES];
   MK_TRY(ctx, ms_path_data_root(ctx, root));
   MK_TRY(ctx, ms_path_join(ctx, root, relative, out));
-  MK_CHECK(ctx, exists(out), MK_ERR_IO, "%.300s: no such file%s%.200s, nor in %.300s", relative,
-           folder != NULL ? " in " : "", folder != NULL ? folder : "", root);
+  MK_TRY(ctx, there(ctx, out, &found));
+  MK_CHECK(ctx, found, MK_ERR_IO, "%.300s: no such file%s%.200s, nor in %.300s", relative, folder != NULL ? " in " : "",
+           folder != NULL ? folder : "", root);
   return MK_OK;
+}
+
+static mk_status name_exists(mk_context *ctx, const char *path, bool *out) {
+  (void)ctx;
+  *out = exists(path);
+  return MK_OK;
+}
+
+mk_status ms_path_find(mk_context *ctx, const char *folder, const char *relative, char out[MS_PATH_BYTES]) {
+  return ms_path_search(ctx, folder, relative, name_exists, out);
 }

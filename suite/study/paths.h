@@ -12,6 +12,11 @@ enum { MS_PATH_BYTES = 4096 };
  * itself. `folder` may be NULL. MK_ERR_IO names the path and the places that were tried. */
 mk_status ms_path_find(mk_context *ctx, const char *folder, const char *relative, char out[MS_PATH_BYTES]);
 
+/* The same for what is more than a name: `exists` says whether a path is one that counts. */
+typedef mk_status ms_path_exists_fn(mk_context *ctx, const char *path, bool *out);
+mk_status ms_path_search(mk_context *ctx, const char *folder, const char *relative, ms_path_exists_fn *exists,
+                         char out[MS_PATH_BYTES]);
+
 /* The data folder itself: the source tree, else share/moemark. */
 mk_status ms_path_data_root(mk_context *ctx, char out[MS_PATH_BYTES]);
 

@@ -17,16 +17,11 @@ static int64_t wire_bytes(const mt_params *params, const mt_config *cfg, const m
   return mt_gradient_bytes(params, cfg, plan);
 }
 
-static int64_t mem_bytes(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan) {
-  (void)plan;
-  return mt_whole_bytes(params, cfg, 0) + mt_whole_bytes(params, cfg, 1);
-}
-
 const mt_sharding_ops mt_ddp_ops = {
     .name = "ddp",
     .init = mt_buckets_create,
     .after_backward = mt_buckets_reduce,
     .before_step = mt_buckets_wait,
     .wire_bytes = wire_bytes,
-    .mem_bytes = mem_bytes,
+    .mem_bytes = mt_uncut_mem_bytes,
 };

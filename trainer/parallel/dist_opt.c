@@ -79,19 +79,8 @@ static int64_t wire_bytes(const mt_params *params, const mt_config *cfg, const m
   return bytes;
 }
 
-/* Elements of a parameter's optimizer state on a rank of `group`. */
-static int64_t shard(int64_t count, int group) { return mt_param_shards(count, group) ? count / group : count; }
-
 static int64_t mem_bytes(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan) {
-  mt_widths w = mt_widths_of(cfg);
-  int64_t bytes = 0;
-  for (int kind = 0; kind < 2; kind++)
-    bytes += mt_elements(params, kind, 1) * (w.compute + w.master) + mt_quantised_bytes(params, cfg, kind, false);
-  for (int i = 0; i < params->count; i++) {
-    const mt_param *p = &params->item[i];
-    bytes += w.states * mt_tensor_bytes(shard(p->count, p->expert ? plan->ep_dp : plan->dp), w.master);
-  }
-  return bytes;
+  return mt_whole_bytes(params, cfg, 0, plan->dp) + mt_whole_bytes(params, cfg, 1, plan->ep_dp);
 }
 
 const mt_sharding_ops mt_dist_opt_ops = {

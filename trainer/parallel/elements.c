@@ -41,14 +41,20 @@ int64_t mt_quantised_bytes(const mt_params *params, const mt_config *cfg, int ki
   return all;
 }
 
-int64_t mt_whole_bytes(const mt_params *params, const mt_config *cfg, int kind) {
+int64_t mt_whole_bytes(const mt_params *params, const mt_config *cfg, int kind, int ranks) {
   mt_widths w = mt_widths_of(cfg);
   int64_t bytes = mt_elements(params, kind, 1) * (w.compute + w.master) + mt_quantised_bytes(params, cfg, kind, false);
   for (int i = 0; i < params->count; i++) {
     const mt_param *p = &params->item[i];
-    if (p->expert == (kind == 1)) bytes += w.states * mt_tensor_bytes(p->count, w.master);
+    int64_t own = mt_param_shards(p->count, ranks) ? p->count / ranks : p->count;
+    if (p->expert == (kind == 1)) bytes += w.states * mt_tensor_bytes(own, w.master);
   }
   return bytes;
+}
+
+int64_t mt_uncut_mem_bytes(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan) {
+  (void)plan;
+  return mt_whole_bytes(params, cfg, 0, 1) + mt_whole_bytes(params, cfg, 1, 1);
 }
 
 int64_t mt_gradient_bytes(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan) {

@@ -76,7 +76,7 @@ int64_t mt_fsdp_mem_bytes(const mt_params *params, const mt_config *cfg, const m
   int64_t bytes = 0;
   for (int kind = 0; kind < 2; kind++) {
     int ranks = plan->shard[kind];
-    bytes += ranks > 1 ? cut_bytes(params, cfg, kind, ranks) : mt_whole_bytes(params, cfg, kind);
+    bytes += ranks > 1 ? cut_bytes(params, cfg, kind, ranks) : mt_whole_bytes(params, cfg, kind, 1);
   }
   bool keeps_gain = cfg->embed_norm && plan->shard[0] > 1 && mt_params_find(params, 0, MT_PARAM_EMBED) != NULL;
   return bytes + (keeps_gain ? mt_tensor_bytes(cfg->d_model, mt_widths_of(cfg).compute) : 0);

@@ -17,13 +17,8 @@ static int64_t wire_bytes(const mt_params *params, const mt_config *cfg, const m
   return 0;
 }
 
-static int64_t mem_bytes(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan) {
-  (void)plan;
-  return mt_whole_bytes(params, cfg, 0) + mt_whole_bytes(params, cfg, 1);
-}
-
 const mt_sharding_ops mt_none_ops = {
     .name = "none",
     .wire_bytes = wire_bytes,
-    .mem_bytes = mem_bytes,
+    .mem_bytes = mt_uncut_mem_bytes,
 };

@@ -116,11 +116,13 @@ int64_t mt_unit_elements(const mt_params *params, int kind, int unit, int64_t al
 int64_t mt_elements(const mt_params *params, int kind, int64_t align);
 
 /* Bytes: a tensor in an arena; both quantised copies of a kind's parameters multiplied in MXFP8, in_turn: of the
- * largest of each role; parameters with these, gradients and optimizer state of a kind kept whole; gradients that a
- * step reduces, handed over once. */
+ * largest of each role; parameters with these and gradients of a kind kept whole, and optimizer state cut over `ranks`
+ * where mt_param_shards() says so (1: whole too); all of that on one rank, the hook mem_bytes of who cuts nothing;
+ * gradients that a step reduces, handed over once. */
 int64_t mt_tensor_bytes(int64_t elements, int64_t width);
 int64_t mt_quantised_bytes(const mt_params *params, const mt_config *cfg, int kind, bool in_turn);
-int64_t mt_whole_bytes(const mt_params *params, const mt_config *cfg, int kind);
+int64_t mt_whole_bytes(const mt_params *params, const mt_config *cfg, int kind, int ranks);
+int64_t mt_uncut_mem_bytes(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan);
 int64_t mt_gradient_bytes(const mt_params *params, const mt_config *cfg, const mt_mesh_plan *plan);
 
 extern const mt_sharding_ops mt_none_ops, mt_ddp_ops, mt_dist_opt_ops, mt_fsdp_ops;
