@@ -15,6 +15,7 @@ esac
 build=${BUILD:-build}
 jobs=${JOBS:-$(nproc)}
 moemark_install_packages tests/packages.txt
+unset MOEMARK_SET MOEMARK_CONFIG MOEMARK_OUT MOEMARK_RESUME # the trainer would follow them in every test
 
 echo "== build (release)"
 cmake --preset release -B "$build/release" > "$build.configure.log" 2>&1 || { cat "$build.configure.log"; exit 2; }
